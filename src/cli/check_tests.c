@@ -118,10 +118,14 @@ void hl_check_tests_ask(char **argv, int argc, struct hl_check_test **ret_tests,
 		const char *name = json_string_value(json_object_get(test, "name"));
 		char **command = copy_command(json_object_get(test, is_meson ? "cmd" : "command"));
 		char *copy = name ? strdup(name) : NULL;
-		if (tests && copy && command)
+		if (tests && copy && command) {
 			tests[count++] = (struct hl_check_test){copy, command};
-		else
-			free(command);
+			continue;
+		}
+		for (char **word = command; word && *word; word++)
+			free(*word);
+		free(command);
+		free(copy);
 	}
 	json_decref(found);
 	*ret_tests = tests;

@@ -673,13 +673,13 @@ static int check_cases(const struct request *request, const struct limits *limit
 	if (r < 0)
 		return r;
 	*ret_crossed = cases->crossed > 0;
-	return cases->open && !cases->crossed
-		       ? hl_error_set(
-				 err, -ENODATA,
-				 "cannot tell whether limits were kept: %zu test case%s did not "
-				 "end",
-				 cases->open, cases->open == 1 ? "" : "s")
-		       : 0;
+	if (cases->crossed || (!cases->open && !cases->inexact))
+		return 0;
+	size_t count = cases->open ? cases->open : cases->inexact;
+	return hl_error_set(
+		err, -ENODATA, "cannot tell whether limits were kept: %s%zu test case%s %s",
+		cases->open ? "" : "events of ", count, count == 1 ? "" : "s",
+		cases->open ? "did not end" : "could not be counted, so figures may be too small");
 }
 
 /* Limits that a case cannot have. HL_EXIT_DONE, or HL_EXIT_USAGE after a report. */

@@ -288,8 +288,11 @@ static size_t case_of(const struct checking *checking, const size_t *case_of_pro
 
 	for (uint32_t i = index; i-- > 0;) {
 		const struct hl_recording_process *other = &recording->processes[i];
-		if (other->pid == process->pid)
-			return other->end == HL_END_EXEC ? case_of_process[i] : 0;
+		if (other->pid != process->pid)
+			continue;
+		if (other->end == HL_END_EXEC)
+			return case_of_process[i];
+		break; /* the number is used again */
 	}
 	for (uint32_t i = index; i-- > 0;)
 		if (recording->processes[i].pid == process->parent_pid)
@@ -502,8 +505,14 @@ static int blame_part(struct checking *checking, struct part *part,
 	uint32_t heaviest = 0;
 
 	part->process = process_of(checking, part);
-	if (!part->process)
+	if (!part->process) { /* as in a namespace of processes: its stacks have no names */
+		for (size_t i = 0; i < part->stack_count; i++) {
+			int64_t figure = figure_of_stack(verdict->limit.kind, &part->stacks[i]);
+			if (figure > verdict->blame_figure)
+				verdict->blame_figure = figure;
+		}
 		return 0;
+	}
 	int r = name_process(checking, part->process, &named);
 	if (r < 0)
 		return r;
@@ -594,6 +603,7 @@ static int judge_all(struct checking *checking)
 	for (size_t i = 0; r == 0 && i < cases->count; i++) {
 		struct hl_check_case *one = &cases->cases[i];
 		cases->open += one->is_open;
+		cases->inexact += !one->is_process && one->lost > 0;
 		if (one->is_open)
 			continue;
 		cases->unknown +=

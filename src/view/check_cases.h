@@ -44,6 +44,7 @@ struct hl_check_cases {
 	struct hl_check_case *cases; /* in the order in which they began */
 	size_t count, capacity;
 	size_t crossed, open, unknown; /* cases; unknown: not in the baseline */
+	size_t inexact; /* cases that the program noted, and of which events were lost */
 	bool has_baseline;
 	bool was_named; /* by the program */
 };

@@ -100,13 +100,13 @@ class Plugin:
     def pytest_runtest_call(self, item):
         """The innermost wrapper: nearly nothing but the test is between its begin and its end."""
         self.limits = limits_of(item)
-        if not self.is_recording and self.limits:
-            item.user_properties.append(("heapline.unchecked", True))
         if self.is_recording:
             name = item.nodeid
             if not name.isprintable():
                 name = re.sub(r"[\x00-\x1f\x7f]", lambda match: f"\\x{ord(match[0]):02x}", name)
             self.begin(name)
+        if self.limits and not self.is_open:
+            item.user_properties.append(("heapline.unchecked", True))
         outcome = yield
         if self.is_open and outcome.excinfo and issubclass(outcome.excinfo[0], pytest.skip.Exception):
             self.drop()
@@ -136,8 +136,8 @@ class Plugin:
             terminalreporter.line(f"{show(peak, True):>10} {allocations:>12,} allocations {show(kept, True):>10} kept  {nodeid}")
         if unchecked:
             terminalreporter.section("heapline")
-            terminalreporter.line(f"limits of {unchecked} test{'s' * (unchecked != 1)} were not checked, because nothing is being "
-                                  f"recorded; run: {COMMAND}")
+            why = "the recorder could not count them" if self.is_recording else f"nothing is being recorded; run: {COMMAND}"
+            terminalreporter.line(f"limits of {unchecked} test{'s' * (unchecked != 1)} were not checked, because {why}")
 
 
 class Judge:
@@ -156,7 +156,7 @@ class Judge:
         if case is None:
             return
         plugin.keep(item, case)
-        complaints = []
+        complaints = ["could not be counted exactly"] if limits and case.lost else []
         for keyword, most in (limits or {}).items():
             member, place, is_bytes, words = LIMITS[keyword]
             figure = getattr(case, member)

@@ -204,6 +204,43 @@ class CheckCases(harness.TestCase):
         for row in cases:
             self.assertGreater(row["allocations"], 0, row)
 
+    def test_a_number_that_is_used_again_is_of_its_parent_s_case(self):
+        harness.need_root()
+        words = [need("unshare"), "-pf", "--mount-proc"]
+        answer = program("known_answer")
+        # The second program has the number of the first, and is started by the second case.
+        script = f'{answer} & a=$!; wait $a; sh -c "echo $((a - 1)) >/proc/sys/kernel/ns_last_pid && {answer}; true"; true'
+        result = run([*words, HEAPLINE, "check", "--per-process", "--json", "-o", self.path("cases.json"), "--", "sh", "-c", script])
+        if "ns_last_pid" in result.stderr or "unshare" in result.stderr:
+            self.skipTest(f"no number can be chosen here: {result.stderr}")
+        self.assertEqual(result.status, 0, result.stderr)
+        with open(self.path("cases.json"), encoding="utf-8") as file:
+            first, second = json.load(file)["rows"]
+        self.assertGreaterEqual(second["allocations"], first["allocations"], (first, second))
+
+    def test_a_stack_without_a_name_crosses_its_limit_too(self):
+        harness.need_root()
+        words = [need("unshare"), "-pf"]  # numbers of processes are not those of the recording
+        if run([*words, "true"]).status:
+            self.skipTest("no namespace of processes can be made here")
+        rows = self.cases_of("--leak-per-stack", "76", "--", *words, program("cases"), "3", "leak", "1", status=3)
+        self.assertEqual([row["figure"] for row in rows['case <1>|`&"']["crossed"]], [77])
+        self.cases_of("--leak-per-stack", "77", "--", *words, program("cases"), "3", "leak", "1")
+
+    def test_a_case_of_which_events_were_lost_proves_nothing(self):
+        lost = r"""
+import os, struct
+form = "=QIIQIIQQQQQQQII"
+with open(os.environ["HEAPLINE_CASES"] + "/1-1", "wb") as file:
+    for kind in 1, 2:  # it begins, and ends
+        file.write(struct.pack(form, 0x3130455341434c48, struct.calcsize(form) + 8, kind, 1, 1, 1, 1, 5, 50, 50, 0, 0, kind - 1, 0, 4) + b"name\0\0\0\0")
+"""
+        rows = self.cases_of("--peak", "100", "--", sys.executable, "-c", lost, status=1)
+        self.assertEqual(rows["name"]["lost_events"], 1)
+        result = self.check("--peak", "100", "--", sys.executable, "-c", lost)
+        self.assertIn("events of 1 test case could not be counted", result.stderr)
+        self.assertEqual(self.check("--peak", "100", "--", sys.executable, "-c", lost.replace("kind - 1", "0")).status, 0)
+
     def test_the_program_runs_the_same_without_heapline(self):
         result = run([program("cases"), "10", "leak", "3"])
         self.assertEqual((result.status, result.stdout), (0, "done\n"))
@@ -291,6 +328,25 @@ class CheckCases(harness.TestCase):
         self.assertEqual(result.status, 4)
         self.assertIn("nothing is being recorded; run: heapline check --per-test", result.stderr)
 
+    def test_limits_of_a_test_that_cannot_be_counted_are_not_passed_over(self):
+        _, command, env = self.pytest()
+        with open(self.path("test_some.py"), "w", encoding="utf-8") as file:
+            file.write("""
+import ctypes, pytest
+@pytest.fixture
+def other():
+    library = ctypes.CDLL(None)
+    assert library.hl_case_begin(b"another") == 0  # a process has one case at a time
+    yield
+    library.hl_case_drop()
+@pytest.mark.heapline(peak=1000)
+def test_busy(other):
+    bytearray(100_000)
+""")
+        result = run([HEAPLINE, "record", "-q", "-o", self.path("r.hl"), "--", *command], env=env)
+        self.assertEqual(result.status, 0, result.stdout)
+        self.assertIn("limits of 1 test were not checked, because the recorder could not count them", result.stdout)
+
     def test_workers_of_xdist_have_cases_of_their_own(self):
         python, command, env = self.pytest("-n", "2")
         if not has_module(python, "xdist"):
@@ -350,7 +406,7 @@ class CheckCases(harness.TestCase):
             self.assertIn(option, known)
         self.assertIn("--per-test", options)
         # The script itself, as a runner would start it.
-        env = {"INPUT_COMMAND": f"{program('cases')} 3 leak 1", "INPUT_OPTIONS": "--inuse-at-end 0", "INPUT_BASELINE": "",
+        env = {"INPUT_COMMAND": f"{program('cases')} 3 \"leak\"\n1", "INPUT_OPTIONS": f"--inuse-at-end 0\n--save-baseline '{self.path('a base.json')}'", "INPUT_BASELINE": "",
                "INPUT_ALLOW": "0%", "INPUT_SAVE_BASELINE": "", "INPUT_JUNIT": self.path("j.xml"),
                "GITHUB_STEP_SUMMARY": self.path("summary.md"), "RUNNER_TEMP": self.path(""),
                "PATH": os.path.dirname(HEAPLINE) + ":" + os.environ["PATH"]}
@@ -359,6 +415,12 @@ class CheckCases(harness.TestCase):
         with open(self.path("summary.md"), encoding="utf-8") as file:
             self.assertIn("1 of 3 test cases crossed a limit", file.read())
         self.assertTrue(os.path.exists(self.path("j.xml")))
+        self.assertTrue(os.path.exists(self.path("a base.json")))
+        result = run(["bash", "-e", "-c", script], env={**env, "INPUT_OPTIONS": "--no-such-option"})
+        self.assertEqual(result.status, 2)
+        with open(self.path("summary.md"), encoding="utf-8") as file:
+            self.assertEqual(file.read().count("1 of 3 test cases"), 1)  # the report of the step before is not this one's
+        self.assertEqual(run(["bash", "-e", "-c", script], env={**env, "INPUT_COMMAND": "'no end"}).status, 1)
 
 
 if __name__ == "__main__":

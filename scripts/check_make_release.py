@@ -58,6 +58,7 @@ class MakeRelease(unittest.TestCase):
         self.assertIn("## Unreleased\n\n## 9.8.7, 2027-01-15\n\n###", (made / "CHANGELOG.md").read_text())
         self.assertTrue((made / "debian/changelog").read_text().startswith("heapline (9.8.7) unstable;"))
         self.assertIn(f"git clone {URL} heapline", (made / "README.md").read_text())
+        self.assertIn('\nversion: 9.8.7\nappVersion: "9.8.7"\n', (made / "deploy/helm/heapline/Chart.yaml").read_text())
         for name in ("debian/watch", "debian/upstream/metadata"):
             self.assertIn(URL, (made / name).read_text())
         bill = (folder / "heapline-9.8.7.spdx").read_text()

@@ -77,7 +77,7 @@ def edits(version, url, when):
     """The new text of each file, by its path. Raises Refusal."""
     read = {name: (TREE / name).read_text(encoding="utf-8")
             for name in ("meson.build", "CHANGELOG.md", "README.md", "debian/changelog", "debian/watch.in", "debian/upstream/metadata.in",
-                          "python/pyproject.toml")}
+                          "python/pyproject.toml", "deploy/helm/heapline/Chart.yaml")}
     check(version, url, read["meson.build"])
     return {
         "meson.build": MESON_VERSION.sub(rf"\g<1>{version}\g<3>", read["meson.build"], count=1),
@@ -85,6 +85,8 @@ def edits(version, url, when):
         "README.md": read["README.md"].replace(CLONE, f"git clone {url} heapline"),
         "debian/changelog": debian_entry(version, when) + read["debian/changelog"],
         "python/pyproject.toml": re.sub(r'(?m)^version = ".*"$', f'version = "{version}"', read["python/pyproject.toml"], count=1),
+        "deploy/helm/heapline/Chart.yaml": re.sub(r'(?m)^(version: |appVersion: ")[^"\n]*', rf"\g<1>{version}",
+                                                  read["deploy/helm/heapline/Chart.yaml"]),
         "debian/watch": read["debian/watch.in"].replace("@URL@", url),
         "debian/upstream/metadata": read["debian/upstream/metadata.in"].replace("@URL@", url),
     }

@@ -157,6 +157,15 @@ class Plugin(InContainers):
         self.assertIn("SYS_ADMIN", self.capabilities("web-1", "attach"))
         self.assertNotIn("SYS_ADMIN", self.capabilities("web-1", "heap"))
 
+    def test_the_filter_of_the_container_stands_before_the_pod_s(self):
+        self.pod(securityContext={"seccompProfile": {"type": "RuntimeDefault"}},
+                 containers=[{"name": "app", "securityContext": {"seccompProfile": {"type": "Unconfined"}}}])
+        self.assertNotIn("SYS_ADMIN", self.capabilities("web-1", "attach"))
+
+    def test_the_first_process_of_the_node_is_not_looked_at(self):
+        self.pod(shareProcessNamespace=False, hostPID=True)
+        self.assertEqual(self.ask("--dry-run", "web-1", "heap").status, 2)
+
     def test_containers_that_share_their_processes_need_a_name(self):
         self.pod(shareProcessNamespace=True)
         said = self.ask("web-1", "heap")

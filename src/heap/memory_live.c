@@ -32,7 +32,7 @@ struct stopped_thread {
 };
 
 struct hl_stop {
-	pid_t pid;
+	pid_t pid, refused;		/* a thread that cannot be traced; 0: none */
 	struct stopped_thread *threads; /* by tid */
 	size_t count, capacity;
 	uint64_t since_ns; /* when the first one was interrupted; 0: none was */
@@ -56,11 +56,11 @@ static uint32_t stop_count(const struct hl_stop *stop)
 	return stop ? (uint32_t)stop->count : 0;
 }
 
-int hl_stop_check(pid_t pid, struct hl_error *err)
+static int check_tracer(pid_t pid, pid_t tid, struct hl_error *err)
 {
 	struct hl_process_condition condition;
 
-	if (hl_process_condition_read(pid, &condition, NULL) < 0 || !condition.tracer_pid)
+	if (hl_process_condition_read(tid, &condition, NULL) < 0 || !condition.tracer_pid)
 		return 0;
 	return hl_error_set(err, -EBUSY,
 			    "cannot stop process '%d': process %d traces it; end that one, or read "
@@ -68,9 +68,14 @@ int hl_stop_check(pid_t pid, struct hl_error *err)
 			    (int)pid, (int)condition.tracer_pid);
 }
 
+int hl_stop_check(pid_t pid, struct hl_error *err)
+{
+	return check_tracer(pid, pid, err);
+}
+
 static int refuse(const struct hl_stop *stop, int code, struct hl_error *err)
 {
-	if (code == -EPERM && hl_stop_check(stop->pid, err) < 0)
+	if (code == -EPERM && check_tracer(stop->pid, stop->refused, err) < 0)
 		return -EBUSY;
 	if (code == -EPERM)
 		return hl_error_set(err, -EACCES,
@@ -94,7 +99,10 @@ static int seize(struct hl_stop *stop, pid_t tid)
 		return r;
 	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) < 0) {
 		r = -errno;
-		return r == -ESRCH || hl_process_has_ended(tid) ? 0 : r; /* it has just ended */
+		if (r == -ESRCH || hl_process_has_ended(tid))
+			return 0; /* it has just ended */
+		stop->refused = tid;
+		return r;
 	}
 	size_t at = thread_place(stop, tid);
 	memmove(&stop->threads[at + 1], &stop->threads[at],
@@ -104,7 +112,7 @@ static int seize(struct hl_stop *stop, pid_t tid)
 }
 
 /* Interrupts those of ${tids} that are not interrupted yet; returns their number. To be traced stops no thread,
- * so all are before the first one is interrupted. */
+ * so all are before the first one is interrupted. After a failure, too: only a thread that stands can be let go. */
 static int interrupt(struct hl_stop *stop, const pid_t *tids, size_t count)
 {
 	int found = 0, r = 0;
@@ -116,10 +124,10 @@ static int interrupt(struct hl_stop *stop, const pid_t *tids, size_t count)
 		}
 	if (found && !stop->since_ns)
 		stop->since_ns = hl_clock_ns(CLOCK_MONOTONIC);
-	for (size_t i = 0; i < stop->count && r >= 0; i++)
+	for (size_t i = 0; i < stop->count; i++)
 		if (!stop->threads[i].is_stopped &&
 		    ptrace(PTRACE_INTERRUPT, stop->threads[i].tid, NULL, NULL) < 0 &&
-		    errno != ESRCH)
+		    errno != ESRCH && r >= 0)
 			r = -errno;
 	return r < 0 ? r : found;
 }
@@ -165,11 +173,11 @@ static int stop_some(struct hl_stop *stop, const pid_t *tids, size_t count)
 	int found = interrupt(stop, tids, count);
 	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
 
-	for (size_t i = 0; i < stop->count && found > 0;) {
+	for (size_t i = 0; i < stop->count && found != 0;) {
 		if (stop->threads[i].is_stopped)
 			i++;
 		else if (await(stop, stop->threads[i].tid, deadline) < 0)
-			return -ETIMEDOUT;
+			return found < 0 ? found : -ETIMEDOUT;
 	}
 	return found;
 }

@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import unittest
 from pathlib import Path
@@ -583,6 +584,21 @@ class Unharmed(harness.TestCase):
                 gdb.communicate("detach\nquit\n", timeout=harness.TIMEOUT_S)
         self.assertEqual(report["total"]["lost_blocks"], planted.said["lost"][0])
         self.assertTrue(any("registers could not be read" in note for note in report["notes"]))
+
+    def test_who_traces_one_thread_is_named(self):
+        seize = ("import ctypes, sys\n"
+                 "ptrace = ctypes.CDLL(None).ptrace\n"
+                 "ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]\n"
+                 "print(ptrace(0x4206, int(sys.argv[1]), None, None), flush=True)\n"  # PTRACE_SEIZE
+                 "sys.stdin.read()\n")
+        with Planted("leaks", "spin", "blocks") as planted:
+            thread = max(map(int, os.listdir(f"/proc/{planted.pid}/task")))
+            with subprocess.Popen([sys.executable, "-c", seize, str(thread)], text=True, stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE) as tracer:
+                self.assertEqual(tracer.stdout.readline(), "0\n")
+                report = ask("-p", planted.pid, prefix=WITHOUT_BPF)
+                tracer.communicate(timeout=harness.TIMEOUT_S)
+        self.assertTrue(any(f": process {tracer.pid} traces it" in note for note in report["notes"]), report["notes"])
 
     def test_a_damaged_heap_is_said(self):
         with Planted("leaks", "kept", "damaged") as planted:

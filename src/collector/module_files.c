@@ -65,6 +65,15 @@ struct hl_module_files *hl_module_files_new(struct hl_held_files *held)
 	return files;
 }
 
+static void drop(struct hl_held_file **link)
+{
+	struct hl_held_file *file = *link;
+
+	*link = file->next;
+	close(file->fd);
+	free(file);
+}
+
 /* Closes files without a process until ${most} are left, the oldest first, which are the last ones. */
 static void close_idle(struct hl_held_files *held, unsigned most)
 {
@@ -73,11 +82,8 @@ static void close_idle(struct hl_held_files *held, unsigned most)
 		for (struct hl_held_file **link = &held->first; *link; link = &(*link)->next)
 			if (!(*link)->uses)
 				last = link;
-		struct hl_held_file *file = *last;
-		*last = file->next;
 		held->idle--;
-		close(file->fd);
-		free(file);
+		drop(last);
 	}
 }
 
@@ -86,12 +92,28 @@ void hl_held_files_release(struct hl_held_files *held)
 	close_idle(held, 0);
 }
 
+/* Whether nobody can want to unmount its file system, which an open file prevents. */
+static bool is_on_root(const struct hl_held_file *file)
+{
+	struct stat root, own;
+
+	return stat("/", &root) == 0 && fstat(file->fd, &own) == 0 && root.st_dev == own.st_dev;
+}
+
 static void let_go(struct hl_held_files *held, struct hl_held_file *file)
 {
+	struct hl_held_file **link = &held->first;
+
 	if (--file->uses)
 		return;
-	held->idle++;
-	close_idle(held, held->idle_max);
+	if (is_on_root(file)) {
+		held->idle++;
+		close_idle(held, held->idle_max);
+		return;
+	}
+	while (*link != file)
+		link = &(*link)->next;
+	drop(link);
 }
 
 static uint64_t mtime_ns(const struct stat *status)

@@ -100,11 +100,11 @@ static const struct hl_region_header *header_of(const struct hl_region_view *vie
 
 uint64_t hl_region_check_most_events(const struct hl_region_view *view, uint64_t ns)
 {
-	static _Atomic long processors; /* the kernel takes its time to count them */
+	static _Atomic long processors; /* also those to come; to count them takes time */
 	long count = processors;
 
 	if (!count)
-		processors = count = sysconf(_SC_NPROCESSORS_ONLN);
+		processors = count = sysconf(_SC_NPROCESSORS_CONF);
 	uint64_t most = ns / NS_PER_EVENT * (uint64_t)(count > 0 ? count : 1);
 
 	return most + EVENTS_MIN +

@@ -31,6 +31,24 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 """
 
 
+# A program on a file system of its own, which can be unmounted soon after it has ended.
+UNMOUNTING = """
+import ctypes, os, shutil, subprocess, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+folder, command = sys.argv[1:]
+assert libc.mount(b"none", os.fsencode(folder), b"tmpfs", 0, None) == 0, os.strerror(ctypes.get_errno())
+program = os.path.join(folder, "program")
+shutil.copy(command, program)
+subprocess.run([program], check=True)
+for _ in range(600):
+    if libc.umount2(os.fsencode(folder), 0) == 0:
+        break
+    time.sleep(0.05)
+else:
+    raise SystemExit("it is busy")
+"""
+
+
 class Lifecycle(harness.TestCase):
     def run_scenario(self, scenario, *arguments, mode="mem-fast", options=()):
         command = [harness.program("lifecycle"), scenario, *arguments]
@@ -138,6 +156,12 @@ class Lifecycle(harness.TestCase):
     def test_a_program_that_is_execed_without_environment_is_recorded(self):
         recording = self.run_scenario("exec-without-environment")
         self.assert_sum(recording, (PARENT, 1), (LEAF, 1))
+
+    def test_a_program_that_has_ended_does_not_keep_its_file_system_mounted(self):
+        harness.need_root()
+        folder = self.path("mounted")
+        os.mkdir(folder)
+        self.record_well([harness.need("unshare"), "-m", sys.executable, "-c", UNMOUNTING, folder, harness.need("true")])
 
     def test_no_follow_records_the_first_program_alone(self):
         recording = self.run_scenario("fork", options=["--no-follow"])

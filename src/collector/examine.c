@@ -358,14 +358,18 @@ const char *hl_examine_hidden_allocator(const char *path)
 {
 	HL_CLOSED int fd = open_program(path);
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
+	const char *name = NULL;
 
 	if (!elf || !hl_elf_loader(elf) || has_section(elf, ".symtab") || exports_allocator(elf))
 		return NULL;
 	for (size_t i = 0; i < hl_allocator_count; i++)
 		if (hl_allocator_traits[i].has_operators && hl_allocator_traits[i].inside &&
-		    hl_elf_has_text(elf, hl_allocator_traits[i].inside))
-			return hl_allocator_traits[i].name;
-	return NULL;
+		    hl_elf_has_text(elf, hl_allocator_traits[i].inside)) {
+			if (name)
+				return NULL; /* a program with texts of several looks for them, as heapline does */
+			name = hl_allocator_traits[i].name;
+		}
+	return name;
 }
 
 void hl_examine_unseen(const char *path, char ret_names[HL_EXAMINE_UNSEEN_MAX])

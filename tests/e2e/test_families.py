@@ -157,6 +157,13 @@ class Families(harness.TestCase):
         if heap.status == 0:
             self.assertIn("jemalloc", heap.stdout)
 
+    def test_a_program_that_knows_allocators_by_their_texts_has_none_of_them(self):
+        stripped = self.path("stripped")
+        subprocess.run([harness.need("strip"), "-o", stripped, harness.HEAPLINE], check=True)
+        doctor = harness.run([harness.HEAPLINE, "doctor", "--", stripped]).stdout
+        self.assertRegex(doctor, r"\nrecord +yes ")
+        self.assertNotIn("built in", doctor)
+
     def test_functions_of_an_allocator_that_are_not_known_are_named(self):
         program = harness.program("later")
         result, recording = self.record_well([program])

@@ -96,13 +96,14 @@ int hl_record_child_folder(char *folder, size_t size, int *ret_fd, struct hl_err
 	hl_record_child_each_left(is_for_nobody, NULL);
 	snprintf(folder, size, "%s/" FOLDER_FORM FOLDER_MORE, temporary(), getpid());
 	HL_CLOSED int fd = mkdtemp(folder) ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
-	    symlinkat("heapline", fd, FOLDER_MARK) == 0) {
+	/* Another verb, which looks for what was left, may have it locked for a moment. */
+	if (fd >= 0 && flock(fd, LOCK_EX) == 0 && symlinkat("heapline", fd, FOLDER_MARK) == 0) {
 		*ret_fd = fd;
 		fd = -1;
 		return 0;
 	}
 	int r = -errno;
+	rmdir(folder); /* if it was made */
 	return hl_error_set(err, r, "cannot make a folder '%s' for the recording: %s", folder,
 			    strerror(-r));
 }

@@ -477,7 +477,7 @@ static void add_evidence(struct hl_why *why)
 	}
 	if (facts->header_bytes >= WASTE_BYTES_MIN)
 		add(why, error, "headers of blocks %s", BYTES(facts->header_bytes));
-	if (facts->cold_seconds > 0)
+	if (facts->cold_bytes > 0)
 		add(why, "as the kernel counts, in a moment at the end",
 		    "%s of RSS were not touched for %.3g s", BYTES(facts->cold_bytes),
 		    facts->cold_seconds);

@@ -547,15 +547,18 @@ static void step_unused(struct run *run)
 	}
 	int r = hl_process_touched_clear(why->pid);
 	if (r == 0) {
+		uint64_t since_ns = hl_clock_ns(CLOCK_MONOTONIC);
 		wait_for(why, -1, seconds);
 		r = hl_process_rss_read(why->pid, &rss, NULL);
+		facts->cold_seconds = (double)(hl_clock_ns(CLOCK_MONOTONIC) - since_ns) / 1e9;
 	}
 	if (r < 0) {
 		add_unseen(why, "memory that is not used: %s", strerror(-r));
 		return;
 	}
-	facts->cold_seconds = seconds;
-	facts->cold_bytes = (int64_t)(rss.rss_pages - rss.touched_pages) * sysconf(_SC_PAGESIZE);
+	if (!is_over(why)) /* in no time nothing is touched */
+		facts->cold_bytes =
+			(int64_t)(rss.rss_pages - rss.touched_pages) * sysconf(_SC_PAGESIZE);
 }
 
 /* ---- all of them ---- */

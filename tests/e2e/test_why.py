@@ -413,6 +413,25 @@ class Why(harness.TestCase):
 
     # ---- what ends meanwhile ----
 
+    def test_after_a_moment_that_a_signal_ended_no_page_counts_as_not_touched(self):
+        program = self.start(self.compile("unused"))
+
+        def touched():
+            with open(f"/proc/{program.pid}/smaps_rollup", encoding="ascii") as file:
+                return int(re.search(r"Referenced: +(\d+)", file.read())[1])
+
+        before = touched()
+        asked = subprocess.Popen([HEAPLINE, "why", "-p", str(program.pid), "--for", "10"], text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.directory)
+        self.addCleanup(self.end, asked)
+        harness.wait_until(lambda: touched() < before / 2, "the marks to be cleared")
+        asked.send_signal(signal.SIGINT)
+        said = asked.communicate(timeout=harness.TIMEOUT_S)[0]
+        if "a signal ended it" not in said:
+            self.skipTest("the moment was over before the signal came")
+        self.assertNotIn("not touched", said)
+        self.assertIn("marks of touched pages were cleared", said)
+
     def begin(self, program, *options, **more):
         """`why` of `program` that has begun to record it."""
         asked = subprocess.Popen([HEAPLINE, "why", "-p", str(program.pid), "--for", "60", "--json", *options], text=True,

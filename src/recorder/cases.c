@@ -87,16 +87,20 @@ static inline bool is_full(const struct hl_case_table *table)
 	return table->used >= (UINT32_C(3) << table->bits) / 4;
 }
 
-/* The slot of ${address}, or the free one where it would stand. */
-static struct slot *find_block(const struct hl_case_table *table, uint64_t address)
+/* The slot of a block at ${address} that counts[${place}] counts, or the free one after all at this address: a pool may cut its first
+ * piece where its own block begins, and a block that realloc() has moved is freed here after others may lie there. */
+static struct slot *find_block(const struct hl_case_table *table, uint64_t address, uint64_t place)
 {
 	struct slot *slots = table->slots;
 	uint32_t mask = (UINT32_C(1) << table->bits) - 1, at = place_of(address, table->bits);
 
-	while (slots[at].address && slots[at].address != address)
+	while (slots[at].address &&
+	       (slots[at].address != address || slots[at].of >> BYTES_BITS != place))
 		at = (at + 1) & mask;
 	return &slots[at];
 }
+
+#define NO_PLACE UINT64_MAX /* finds the free one */
 
 static bool grow_blocks(struct hl_case_table *table)
 {
@@ -107,7 +111,7 @@ static bool grow_blocks(struct hl_case_table *table)
 	const struct slot *slots = table->slots;
 	for (uint32_t i = 0; i >> table->bits == 0; i++)
 		if (slots[i].address)
-			*find_block(&larger, slots[i].address) = slots[i];
+			*find_block(&larger, slots[i].address, NO_PLACE) = slots[i];
 	larger.used = table->used;
 	drop(table, sizeof(struct slot));
 	*table = larger;
@@ -223,13 +227,9 @@ void hl_cases_alloc(struct hl_recorder *recorder, const void *block, uint32_t no
 	bool has_room = count && bytes <= BYTES_MASK &&
 			(!is_full(&cases->blocks) || grow_blocks(&cases->blocks));
 	if (HL_LIKELY(has_room)) {
-		struct slot *slot = find_block(&cases->blocks, (uintptr_t)block);
-		if (HL_UNLIKELY(slot->address)) { /* its free was not seen */
-			take_block(cases, slot);
-			slot = find_block(&cases->blocks, (uintptr_t)block);
-		}
 		uint64_t place = (uint64_t)(count - cases->counts);
-		*slot = (struct slot){(uintptr_t)block, bytes | place << BYTES_BITS};
+		*find_block(&cases->blocks, (uintptr_t)block, NO_PLACE) =
+			(struct slot){(uintptr_t)block, bytes | place << BYTES_BITS};
 		cases->blocks.used++;
 		keep_peak(cases, count);
 		count->allocations++;
@@ -250,13 +250,14 @@ void hl_cases_alloc(struct hl_recorder *recorder, const void *block, uint32_t no
 	hl_spin_unlock(&cases->lock);
 }
 
-void hl_cases_free(struct hl_recorder *recorder, const void *block)
+void hl_cases_free(struct hl_recorder *recorder, const void *block, uint32_t node)
 {
 	struct hl_cases *cases = &recorder->cases;
 
 	hl_spin_lock(&cases->lock);
-	if (cases->is_open) {
-		struct slot *slot = find_block(&cases->blocks, (uintptr_t)block);
+	uint32_t place = cases->is_open ? *find_stack(cases, node) : 0;
+	if (place) {
+		struct slot *slot = find_block(&cases->blocks, (uintptr_t)block, place - 1);
 		if (slot->address)
 			take_block(cases, slot);
 	}
@@ -282,8 +283,11 @@ static int next_window(struct hl_recorder *recorder)
 			      0, 0);
 	if (fd < 0)
 		return fd;
-	/* With room on the disk, or touching it could end the process. */
-	long r = hl_sys6(SYS_fallocate, fd, 0, (long)start, HL_CASE_WINDOW, 0, 0);
+	/* With room on the disk, or touching it could end the process. A signal interrupts it on tmpfs. */
+	long r;
+	do {
+		r = hl_sys6(SYS_fallocate, fd, 0, (long)start, HL_CASE_WINDOW, 0, 0);
+	} while (r == -EINTR);
 	if (r == 0)
 		r = hl_sys6(SYS_mmap, 0, HL_CASE_WINDOW, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
 			    (long)start);

@@ -43,6 +43,6 @@ struct hl_cases {
 /* Where the files of this process and its forked children are; NULL: nowhere. */
 void hl_cases_set_directory(const char *path);
 
-/* An event of a block while HL_MODE_CASE is set. Inside hl_thread_enter(). */
+/* An event of a block of ${node} while HL_MODE_CASE is set. Inside hl_thread_enter(). */
 void hl_cases_alloc(struct hl_recorder *recorder, const void *block, uint32_t node, uint64_t bytes);
-void hl_cases_free(struct hl_recorder *recorder, const void *block);
+void hl_cases_free(struct hl_recorder *recorder, const void *block, uint32_t node);

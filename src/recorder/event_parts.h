@@ -184,13 +184,13 @@ static inline void hl_event_note_alloc(struct hl_recorder *recorder, uint32_t mo
 }
 
 static inline void hl_event_note_free(struct hl_recorder *recorder, uint32_t mode,
-				      const void *block)
+				      const void *block, uint32_t node)
 {
 #ifdef HL_ATTACHED
-	(void)recorder, (void)mode, (void)block;
+	(void)recorder, (void)mode, (void)block, (void)node;
 #else
 	if (HL_UNLIKELY(mode & HL_MODE_CASE) && block)
-		hl_cases_free(recorder, block);
+		hl_cases_free(recorder, block, node);
 #endif
 }
 
@@ -221,7 +221,7 @@ hl_event_add_free(struct hl_recorder *recorder, struct hl_thread *thread, const 
 	cell->free_objects += weight.objects;
 	cell->slack_bytes -= (int64_t)(slack * weight.objects);
 	hl_event_take_inuse(recorder, thread, weight.bytes);
-	hl_event_note_free(recorder, mode, block);
+	hl_event_note_free(recorder, mode, block, cell->node);
 	hl_event_log(recorder, thread, mode, cell->node, weight, true);
 }
 

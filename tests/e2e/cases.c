@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Test cases with known figures, "case <N>|`&\"": cases NUMBER [leak N | kill N | thread N | fork N | nested N | skip N]...
+ * Test cases with known figures, "case <N>|`&\"": cases NUMBER [leak N | pool N | kill N | thread N | fork N | nested N | skip N]...
  *
  * Each allocates N % 7 + 3 blocks of 100, 101, 102 ... bytes, frees all, then one of 5000 that grows to 9000 and is freed; and one
- * block of before.  leak: keeps 77 bytes. kill: the process kills itself in it. thread: another thread allocates 10 blocks of
+ * block of before.  leak: keeps 77 bytes. pool: keeps 5000, and a piece of 60 that begins where they do. kill: the process kills itself in it. thread: another thread allocates 10 blocks of
  * 1000 in it, and keeps one. fork: a child allocates and keeps 333 in it. nested: another case cannot begin. skip: it is dropped.
  */
-#define HL_WITHOUT_ANNOTATIONS
 #include <heapline/heapline.h>
 
 #include <errno.h>
@@ -61,6 +60,8 @@ static void run_specially(const char *how)
 
 	if (!strcmp(how, "leak"))
 		leak();
+	else if (!strcmp(how, "pool"))
+		hl_pool_alloc("pool", kept = malloc(5000), 60);
 	else if (!strcmp(how, "kill"))
 		raise(SIGKILL);
 	else if (!strcmp(how, "thread") && pthread_create(&thread, NULL, work, NULL) == 0)

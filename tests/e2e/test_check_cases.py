@@ -122,6 +122,10 @@ class CheckCases(harness.TestCase):
             line = next(number for number, text in enumerate(file, 1) if "malloc(77)" in text)
         self.assertRegex(crossed["stack"], rf"^leak \(cases\.c:{line}\) < (run_specially < )?main")
 
+    def test_a_piece_of_a_pool_may_begin_where_its_block_does(self):
+        row = self.cases_of("--", program("cases"), "2", "pool", "1")['case <1>|`&"']
+        self.assertEqual((row["allocations"], row["kept_blocks"], row["kept_bytes"]), (self.ledger(1)[0] + 2, 2, 5060), row)
+
     def test_other_threads_count_and_forked_children_do_not(self):
         rows = self.cases_of("--", program("cases"), "3", "thread", "1", "fork", "2")
         allocations, total, _ = self.ledger(1)

@@ -189,9 +189,11 @@ static uint32_t note(const struct sock_filter *filter, size_t count)
 		return HL_SECCOMP_NONE_IS_PERMITTED;
 	memcpy(&code[start], filter, count * sizeof(*filter));
 	ends[before] = (uint32_t)(start + count);
-	/* Whoever sees the number sees the filter. */
-	atomic_store_explicit(&hl_seccomp_noted, before + 1, memory_order_release);
-	return before;
+	/* Whoever sees the number sees the filter. Another thread may have said meanwhile that none is permitted. */
+	uint32_t seen = before;
+	return atomic_compare_exchange_strong(&hl_seccomp_noted, &seen, before + 1)
+		       ? before
+		       : HL_SECCOMP_NONE_IS_PERMITTED;
 }
 
 uint32_t hl_seccomp_note(const struct sock_filter *filter, size_t count)

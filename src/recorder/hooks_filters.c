@@ -6,6 +6,7 @@
  */
 #include "recorder/hooks.h"
 
+#include "base/machine.h"
 #include "recorder/event.h"
 #include "recorder/libc.h"
 #include "recorder/recorder.h"
@@ -73,8 +74,10 @@ static void prepare(struct hl_recorder *recorder)
 	hl_region_map_prepare(&recorder->region);
 	if (!thread)
 		return;
+	/* Not beyond its end: what lies there is another stack, and one at a time is known. */
 	for (uint32_t i = 0; i < STACK_PAGES_BELOW; i++)
-		hl_memory_prove_readable(&thread->tables->walk, here - i * PAGE_BYTES);
+		if (!hl_memory_prove_readable(&thread->tables->walk, here - i * PAGE_BYTES))
+			break;
 	for (uint32_t i = 1; i < STACK_PAGES_ABOVE; i++)
 		if (!hl_memory_prove_readable(&thread->tables->walk, here + i * PAGE_BYTES))
 			break;
@@ -119,7 +122,7 @@ static void note(struct installing *installing, const struct sock_filter *filter
 
 static bool is_readable(uint64_t start, uint64_t bytes)
 {
-	if (start >> 47 || (start + bytes) >> 47)
+	if (start >= HL_USER_END || start + bytes >= HL_USER_END)
 		return false;
 	for (uint64_t page = start & ~(PAGE_BYTES - 1); page < start + bytes; page += PAGE_BYTES)
 		if (!hl_memory_page_is_readable(page))
@@ -141,12 +144,13 @@ static void note_program(struct installing *installing, uint64_t address)
 	}
 }
 
-/* Other threads that have just looked whether a call is permitted may make it before the kernel takes the filter. */
+/* Other threads that have just looked whether a call is permitted may make it before the kernel takes the filter, which itself may
+ * forbid to sleep. */
 static void wait_for_others(void)
 {
 	static const struct timespec a_little = {.tv_nsec = 2000000};
 
-	HL_SYS(SYS_nanosleep, &a_little, NULL, 0);
+	hl_machine_call(SYS_nanosleep, (long)&a_little, 0, 0, 0, 0, 0);
 }
 
 /* The arguments of seccomp(2). */
@@ -158,8 +162,10 @@ static struct installing begin(uint64_t operation, uint64_t flags, uint64_t prog
 		note(&installing, strict, HL_COUNT_OF(strict));
 		forbid_clock();
 	} else if (operation == SECCOMP_SET_MODE_FILTER) {
+		bool may_sleep = hl_seccomp_may_call(SYS_nanosleep, 0, 0, 0, 0, 0, 0);
 		note_program(&installing, program);
-		if (flags & SECCOMP_FILTER_FLAG_TSYNC)
+		if (flags & SECCOMP_FILTER_FLAG_TSYNC && installing.before != NOT_NOTED &&
+		    may_sleep)
 			wait_for_others();
 	}
 	return installing;

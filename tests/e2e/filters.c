@@ -4,7 +4,7 @@
  *
  *	filters WAY ACTION WHAT [wait]
  *
- * WAY: prctl, syscall (seccomp(2)), tsync (the same for all threads), syscall-prctl, instruction (libc is not asked), or none, where only filters that the kernel
+ * WAY: prctl, thread (the same, on a small stack, below which others can be read), syscall (seccomp(2)), tsync (the same for all threads), syscall-prctl, instruction (libc is not asked), or none, where only filters that the kernel
  * refuses are tried. ACTION: kill, trap
  * or errno. WHAT: memory (calls for memory but brk(2), and gettid(2)), most (all but what this program needs), strict (the mode without a
  * filter; needs ACTION kill). With another thread that waits from before on, and, unless WHAT is strict, one that begins afterwards.
@@ -35,6 +35,8 @@
 #define DEPTH	    300
 #define BY_THREAD   2000
 #define STACK_BYTES (1 << 20)
+#define SMALL_BYTES (64 << 10)
+#define GUARD_BYTES 4096
 #define HEAP_BYTES  (64 << 20)
 
 static void *blocks[AFTER];
@@ -103,7 +105,7 @@ static long install_by(const char *way, struct sock_filter *code, unsigned short
 	struct sock_fprog program = {length, code};
 	long result;
 
-	if (!strcmp(way, "prctl"))
+	if (!strcmp(way, "prctl") || !strcmp(way, "thread"))
 		return prctl(PR_SET_SECCOMP, code ? SECCOMP_MODE_FILTER : SECCOMP_MODE_STRICT,
 			     &program);
 	unsigned operation = code ? SECCOMP_SET_MODE_FILTER : SECCOMP_SET_MODE_STRICT;
@@ -165,6 +167,28 @@ static void install(const char *way, unsigned verdict, const char *what)
 		REQUIRE(install_by(way, most, sizeof(most) / sizeof(most[0])) == 0);
 }
 
+static void *run_filtered(void *what)
+{
+	install("thread", SECCOMP_RET_KILL_PROCESS, what);
+	after();
+	deep(DEPTH);
+	syscall(SYS_exit, 0);
+	return NULL;
+}
+
+static void run_on_small_stack(char *stack_end, void *what)
+{
+	pthread_attr_t small_stack;
+	pthread_t thread;
+
+	REQUIRE(mprotect(stack_end - SMALL_BYTES - GUARD_BYTES, GUARD_BYTES, PROT_NONE) == 0);
+	pthread_attr_init(&small_stack);
+	pthread_attr_setstack(&small_stack, stack_end - SMALL_BYTES, SMALL_BYTES);
+	REQUIRE(pthread_create(&thread, &small_stack, run_filtered, what) == 0);
+	pthread_join(thread, NULL);
+	syscall(SYS_exit_group, 0);
+}
+
 int main(int argc, char **argv)
 {
 	static char stack[STACK_BYTES] __attribute__((aligned(4096)));
@@ -197,6 +221,8 @@ int main(int argc, char **argv)
 		sem_post(&never);
 		pthread_join(early, NULL);
 	}
+	if (!strcmp(argv[1], "thread"))
+		run_on_small_stack(stack + sizeof(stack), argv[3]);
 	install(argv[1], verdict, argv[3]);
 	if (argc > 4) {
 		REQUIRE(write(STDOUT_FILENO, "installed\n", 10) == 10);

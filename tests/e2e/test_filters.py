@@ -12,7 +12,7 @@ import harness
 PLANTED = {"before": 1000, "after": 40000, "deep": 301, "by_thread": 4000}
 WAYS = ("prctl", "syscall", "tsync", "syscall-prctl")
 FILTERS = [(way, action, what) for way in WAYS for action in ("kill", "trap", "errno") for what in ("memory", "most")]
-STRICT = [(way, "kill", "strict") for way in ("prctl", "syscall", "syscall-prctl")]
+STRICT = [(way, "kill", "strict") for way in ("prctl", "thread", "syscall", "syscall-prctl")]
 WARNING = "has forbidden itself system calls that the recorder needs"
 # On pain of death: sendto, connect, socket
 EXECUTES = """
@@ -127,7 +127,7 @@ class Filters(attaching.TestCase):
         lost = harness.info(self.recording)["lost"]
         self.assertEqual((lost["events"], lost["incomplete_stacks"]), (0, 0))
         said = harness.run([harness.HEAPLINE, "info", self.recording]).stdout
-        self.assertEqual(WARNING in said, words[0] in WAYS, said)
+        self.assertEqual(WARNING in said, words[0] in (*WAYS, "thread"), said)
         self.assertNotIn("lacks", said)  # events of the log
 
 

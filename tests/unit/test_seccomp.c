@@ -480,6 +480,36 @@ static void every_filter_that_was_noted_is_asked(void **state)
 	assert_int_equal(hl_sys_gettid(), 0);
 }
 
+static pthread_barrier_t together;
+
+static void *note_at_once(void *filter)
+{
+	pthread_barrier_wait(&together);
+	hl_seccomp_note(filter, 4096);
+	return NULL;
+}
+
+static void no_filter_of_two_that_come_at_once_is_missed(void **state)
+{
+	static struct sock_filter allow_all[4096];
+
+	(void)state;
+	for (size_t i = 0; i < HL_COUNT_OF(allow_all); i++)
+		allow_all[i] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	pthread_barrier_init(&together, NULL, 2);
+	for (int i = 0; i < 2000; i++) {
+		pthread_t other;
+		atomic_store(&hl_seccomp_noted, 0);
+		assert_int_equal(pthread_create(&other, NULL, note_at_once, allow_all), 0);
+		note_at_once(allow_all);
+		pthread_join(other, NULL);
+		uint32_t noted = atomic_load(&hl_seccomp_noted);
+		assert_true(noted == 2 || noted == HL_SECCOMP_NONE_IS_PERMITTED);
+	}
+	pthread_barrier_destroy(&together);
+	atomic_store(&hl_seccomp_noted, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -492,8 +522,9 @@ int main(void)
 		cmocka_unit_test(filters_of_any_thread_count),
 		cmocka_unit_test(strict_mode_is_refused),
 		cmocka_unit_test(without_the_capability_a_filter_is_refused),
-		/* The last one: afterwards this process makes no call by sys.h. */
+		/* The last ones: between them this process makes no call by sys.h. */
 		cmocka_unit_test(every_filter_that_was_noted_is_asked),
+		cmocka_unit_test(no_filter_of_two_that_come_at_once_is_missed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -398,18 +398,15 @@ int hl_page_watch_start(const struct hl_page_watch_settings *settings, hl_record
 	int r = hl_target_new(settings->pid, NULL, &watch->target, err);
 	if (r == 0)
 		r = start_best_source(watch, on_record, context, err);
+	hl_audit("probe", settings->pid, r);
 	if (r < 0) {
 		hl_page_watch_free(watch);
 		return r;
 	}
 	if (!settings->count_only && settings->without_calls)
 		snprintf(watch->calls_error.text, sizeof(watch->calls_error.text), "not asked for");
-	else if (!settings->count_only) {
-		r = link_calls(watch, &watch->calls_error);
-		hl_audit("probe", settings->pid, r);
-		if (r < 0)
-			hl_probe_links_release(&watch->call_links);
-	}
+	else if (!settings->count_only && link_calls(watch, &watch->calls_error) < 0)
+		hl_probe_links_release(&watch->call_links);
 	*ret_watch = watch;
 	return 0;
 }

@@ -117,11 +117,16 @@ class Audit(harness.TestCase):
 
     def test_probes_of_the_kernel_are_named(self):
         process = self.named()
-        said = self.heapline("stacks", "-p", str(process.pid), "0.1")
-        if said.status:
-            self.skipTest("BPF programs do not load here")
-        self.assertEqual({line["act"] for line in self.lines()}, {"probe"})
-        self.check(self.lines()[0], "probe", process)
+        for verb in "stacks", "pgfault", "page-events":
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(self.path("audit"))
+            said = self.heapline(verb, "-p", str(process.pid), "0.1")
+            if said.status:
+                self.skipTest("BPF programs do not load here")
+            lines = self.lines()
+            with self.subTest(verb):
+                self.assertEqual({line["act"] for line in lines}, {"probe"})
+                self.check(lines[0], "probe", process)
 
     # ---- the system's log ----
 

@@ -678,7 +678,7 @@ int hl_check_cases_run(const struct hl_check_cases_settings *settings,
 	leave_dropped(cases);
 	if (r == 0 && !cases->was_named && settings->has_processes)
 		r = add_processes(&checking);
-	if (r == 0 && !cases->count)
+	if (r == 0 && !cases->count && !cases->was_named)
 		r = hl_error_set(
 			err, -ENODATA,
 			"no test case was seen: %s; use the plugin for pytest, the header for "

@@ -310,6 +310,11 @@ with open(os.environ["HEAPLINE_CASES"] + "/1-1", "wb") as file:
         self.assertIn("keep (test_some.py:5) < test_keeps", rows["test_some.py::test_keeps"]["crossed"][0]["stack"])
         self.assertGreaterEqual(rows["test_some.py::test_peak"]["peak_bytes"], 5_000_000)
 
+    def test_where_each_test_is_skipped_no_limit_is_crossed(self):
+        _, command, env = self.pytest("-k", "test_skipped")
+        self.assertEqual(self.cases_of("--peak", "1", "--", *command, env=env), {})
+        self.assertEqual(self.cases_of("--per-process", "--peak", "1", "--", *command, env=env), {})
+
     def test_markers_of_pytest_fail_tests(self):
         for verb in (["check", "--per-test"], ["record", "-q", "-f", "-o", self.path("r.hl")]):
             with self.subTest(verb=verb):

@@ -412,6 +412,8 @@ __attribute__((used, visibility("hidden"))) void hl_hooks_note_namespace(Lmid_t 
 	hl_libc_resolve();
 	if (namespace == LM_ID_NEWLM)
 		hl_kin_count_namespace();
+	else
+		hl_deepbind_complete();
 }
 
 /* By dlopen(), likewise. */

@@ -7,13 +7,18 @@
 
 #include <dlfcn.h>
 #include <gnu/lib-names.h>
+#include <stdbool.h>
+#include <string.h>
+
+static bool by_namespace; /* libraries are opened by dlmopen(), in the program's own namespace */
 
 static void *open_library(const char *directory, const char *name)
 {
 	char path[4096];
 
 	snprintf(path, sizeof(path), "%s/%s.so", directory, name);
-	void *library = dlopen(path, RTLD_LAZY | RTLD_DEEPBIND);
+	void *library = by_namespace ? dlmopen(LM_ID_BASE, path, RTLD_LAZY | RTLD_DEEPBIND)
+				     : dlopen(path, RTLD_LAZY | RTLD_DEEPBIND);
 	if (!library)
 		fprintf(stderr, "%s\n", dlerror());
 	return library;
@@ -69,6 +74,7 @@ static void *make_by_handle(size_t bytes)
 int main(int count, char **arguments)
 {
 	REQUIRE(count > 1);
+	by_namespace = count > 2 && !strcmp(arguments[2], "base");
 	void *library = open_library(arguments[1], "deepbound");
 	REQUIRE(library);
 	give_fn *library_free = (give_fn *)symbol_of(library, "deepbound_free");
@@ -80,7 +86,7 @@ int main(int count, char **arguments)
 	printf("deepbound_begin 10 1000 10 1000\n");
 	handle_malloc = (void *(*)(size_t))symbol_of(dlopen(LIBC_SO, RTLD_LAZY), "malloc");
 	account("by_handle", make_by_handle, free, 50, 77, 10);
-	void *cxx = count > 2 ? open_library(arguments[1], "deepbound_cxx") : NULL;
+	void *cxx = count > 2 && !by_namespace ? open_library(arguments[1], "deepbound_cxx") : NULL;
 	if (cxx)
 		account("cxx_make", (make_fn *)symbol_of(cxx, "cxx_make"),
 			(give_fn *)symbol_of(cxx, "cxx_give"), 200, 40, 50);

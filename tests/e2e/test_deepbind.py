@@ -35,6 +35,9 @@ class DeepBind(attaching.TestCase):
             with self.subTest(mode=mode):
                 self.check(command, mode)
 
+    def test_a_library_that_dlmopen_opens_in_the_programs_namespace(self):
+        self.check([harness.program("deepbind"), harness.PROGRAMS, "base"], "mem-fast")
+
     def test_a_libc_whose_headers_are_not_mapped(self):
         with open("/proc/self/maps", encoding="utf-8") as maps:
             paths = {line.split()[-1] for line in maps if line.rstrip().endswith("/libc.so.6")}

@@ -83,7 +83,7 @@ lua-module:
 	@test -n "$(LUA_INC)" && test -f "$(LUA_INC)/lua.h" || { \
 		echo "heapline: no lua.h in '$(LUA_INC)'; name the folder that has it, as LUA_INC=skynet/3rd/lua" >&2; \
 		exit 1; }
-	$(CC) -O2 -shared -fPIC -D_GNU_SOURCE -I"$(LUA_INC)" -Iinclude -Isrc -o "$(LUA_MODULE)" \
+	$(CC) -O2 -shared -fPIC -D_GNU_SOURCE -I"$(LUA_INC)" -Iinclude -Isrc -Isrc/arch/$(shell uname -m) -o "$(LUA_MODULE)" \
 		lua/heapline.c src/base/seccomp.c $(addprefix src/recorder/,ask_collector.c line_report.c sys.c)
 
 deb:

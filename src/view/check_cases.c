@@ -318,10 +318,11 @@ static void add_process(struct hl_check_case *one, const struct hl_recording_pro
 	one->lost += process->lost.events;
 }
 
-/* Each process that the command itself started is a case. */
+/* Each process that the command itself started is a case; where the program noted cases, those that are tests by name and noted none. */
 static int add_processes(struct checking *checking)
 {
-	bool found = false;
+	size_t noted = checking->part_count;
+	bool found = noted > 0;
 	int r = open_recording(checking);
 
 	if (r < 0)
@@ -362,6 +363,13 @@ static int add_processes(struct checking *checking)
 			found |= is_test;
 		}
 		add_process(one, process);
+	}
+	for (size_t i = 0; i < noted; i++) {
+		const struct hl_recording_process *process =
+			process_of(checking, &checking->parts[i]);
+		size_t its_case = process ? of[process - recording->processes] : 0;
+		if (its_case)
+			checking->cases->cases[its_case - 1].is_dropped = true;
 	}
 	/* Runners start other programs, too, such as ninja. */
 	if (found)
@@ -676,7 +684,7 @@ int hl_check_cases_run(const struct hl_check_cases_settings *settings,
 		r = read_files(&checking);
 	cases->was_named = cases->count > 0;
 	leave_dropped(cases);
-	if (r == 0 && !cases->was_named && settings->has_processes)
+	if (r == 0 && settings->has_processes && (!cases->was_named || settings->test_count))
 		r = add_processes(&checking);
 	if (r == 0 && !cases->count && !cases->was_named)
 		r = hl_error_set(

@@ -392,6 +392,13 @@ def test_busy(other):
                 self.assertTrue(rows["leaks | some"]["process"])
                 self.assertIn("grows_much", crossed["stack"])
                 self.assertFalse(rows["quiet"]["crossed"])
+        if shutil.which("ctest"):
+            with open(os.path.join(folder, "CMakeLists.txt"), "a", encoding="utf-8") as file:
+                file.write(f"add_test(NAME notes COMMAND {program('cases')} 2)\n")
+            self.assertEqual(run(["cmake", "-S", folder, "-B", "made"], cwd=self.path("")).status, 0)
+            rows = self.cases_of("--inuse-at-end", "10K", "--", "ctest", "--test-dir", "made", cwd=self.path(""), status=3)
+            # A test that notes its cases does not hide those that note none.
+            self.assertEqual(sorted(rows), ['case <0>|`&"', 'case <1>|`&"', "leaks | some", "quiet"])
         if not ran:
             self.skipTest("neither meson nor cmake is installed")
 

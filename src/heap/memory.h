@@ -60,6 +60,7 @@ struct hl_memory {
 	uint64_t program_headers; /* where those of the program lie; 0: that is not known */
 	uint64_t stopped_ns;	  /* how long threads were stopped, in stops that have ended */
 	uint32_t stopped_threads; /* how many were stopped at once, at most */
+	bool is_audited;	  /* a stop of it: many may be needed */
 	bool is_cut_off;	  /* a core file that ends before what it is to hold does */
 	bool is_slow_on_holes; /* scanning addresses without pages takes time: see process/maps.h */
 	/* See hl_memory_keep_time(); 0: the stop lasts until hl_memory_go_on(). */

@@ -241,7 +241,6 @@ struct live_memory {
 	struct hl_pagemap *pagemap;
 	bool has_huge_pages;			/* of hugetlbfs */
 	struct hl_stop *stop;			/* NULL: nothing is stopped */
-	bool is_audited;			/* a stop of it: many may be needed */
 	const struct hl_sleeper_source *source; /* NULL: nobody tells */
 	struct hl_sleeper *sleepers;		/* that are not stopped */
 	size_t sleeper_count;
@@ -374,9 +373,9 @@ static void live_go_on(struct hl_memory *memory)
 	live->stop = NULL;
 	if (since_ns)
 		memory->stopped_ns += hl_clock_ns(CLOCK_MONOTONIC) - since_ns;
-	if (was_asked && !live->is_audited)
+	if (was_asked && !live->base.is_audited)
 		hl_audit("stop", memory->pid, 0); /* nobody waits for the line */
-	live->is_audited |= was_asked;
+	live->base.is_audited |= was_asked;
 	forget_sleepers(live);
 }
 
@@ -439,7 +438,7 @@ static int stop_more(struct live_memory *live, const pid_t *tids, size_t count,
 	if (r < 0) {
 		int why = r;
 		r = refuse(live->stop, why, err);
-		live->is_audited = true;
+		live->base.is_audited = true;
 		live_go_on(&live->base);
 		hl_audit("stop", live->base.pid, why);
 	}

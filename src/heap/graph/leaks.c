@@ -34,6 +34,7 @@
 struct finder {
 	pid_t pid;		 /* 0: it is ${still} */
 	struct hl_memory *still; /* the caller's */
+	bool is_audited;	 /* a stop, of one of the memories opened in turn */
 	const struct hl_leaks_settings *settings;
 	struct hl_leaks *leaks;
 	struct hl_error *err;
@@ -177,6 +178,7 @@ static void release_look(struct finder *finder)
 		finder->leaks->stopped_ns += finder->memory->stopped_ns;
 		if (finder->memory->stopped_threads > finder->leaks->stopped_threads)
 			finder->leaks->stopped_threads = finder->memory->stopped_threads;
+		finder->is_audited = finder->memory->is_audited;
 		hl_memory_free(finder->memory);
 	}
 	finder->memory = NULL;
@@ -188,6 +190,7 @@ static int open_memory(struct finder *finder)
 
 	if (r < 0)
 		return r;
+	finder->memory->is_audited = finder->is_audited;
 	hl_memory_live_set_sleepers(finder->memory, finder->settings->sleepers);
 	if (finder->settings->reads_swapped)
 		hl_memory_live_read_swapped(finder->memory);

@@ -599,15 +599,16 @@ static int write_reports(const struct request *request, const struct report *rep
 	const struct hl_view_output *to = &request->output;
 	struct hl_report_output output;
 
-	int r = write_file(report, text_of(&request->junit), write_junit, err);
+	/* Before files, of which one may fail: the program has run for it. */
+	int r = has_command && !to->path ? view_on_stderr(report, to) : 0;
+	if (r == 0)
+		r = write_file(report, text_of(&request->junit), write_junit, err);
 	if (r == 0)
 		r = write_file(report, text_of(&request->markdown), write_markdown, err);
 	if (r == 0)
 		r = write_file(report, text_of(&request->save_baseline), write_baseline, err);
-	if (r < 0)
+	if (r < 0 || (has_command && !to->path))
 		return r;
-	if (has_command && !to->path)
-		return view_on_stderr(report, to);
 	r = hl_report_output_open(&output, to, false, err);
 	if (r < 0)
 		return r;
@@ -824,6 +825,8 @@ static int run_check(void *parsed, int argc, char **argv)
 	if (r == 0 && request->save_baseline.count)
 		r = hl_output_file_check(text_of(&request->save_baseline), true, argv, inputs,
 					 &err);
+	if (r == 0 && request->per_test && limits.baseline)
+		r = hl_check_cases_try_baseline(limits.baseline, &err);
 	if (r == 0 && is_command)
 		return check_command(request, &limits, argc, argv);
 	if (r == 0)

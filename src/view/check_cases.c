@@ -626,27 +626,45 @@ static int judge_all(struct checking *checking)
 	return r;
 }
 
-/* Its rows, by name. */
-static int read_baseline(struct checking *checking)
+static int load_baseline(const char *path, json_t **ret_report, struct hl_error *err)
 {
-	const char *path = checking->settings->baseline_path;
 	json_error_t error = {0};
-	const char *schema, *key;
-	size_t index;
-	json_t *row;
-
-	if (!path)
-		return 0;
 	json_t *report = json_load_file(path, 0, &error);
-	schema = json_string_value(json_object_get(report, "schema"));
+	const char *schema = json_string_value(json_object_get(report, "schema"));
+
 	if (!schema || strcmp(schema, "heapline/check-cases/1") != 0) {
-		int r = hl_error_set(checking->err, -EBADMSG,
+		int r = hl_error_set(err, -EBADMSG,
 				     "cannot read the baseline '%s': %s; write it with "
 				     "'--save-baseline'",
 				     path, report ? "it is not one of test cases" : error.text);
 		json_decref(report);
 		return r;
 	}
+	*ret_report = report;
+	return 0;
+}
+
+int hl_check_cases_try_baseline(const char *path, struct hl_error *err)
+{
+	json_t *report = NULL;
+	int r = load_baseline(path, &report, err);
+
+	json_decref(report);
+	return r;
+}
+
+/* Its rows, by name. */
+static int read_baseline(struct checking *checking)
+{
+	const char *path = checking->settings->baseline_path, *key;
+	json_t *report, *row;
+	size_t index;
+
+	if (!path)
+		return 0;
+	int r = load_baseline(path, &report, checking->err);
+	if (r < 0)
+		return r;
 	checking->baseline = json_object();
 	json_array_foreach(json_object_get(report, "rows"), index, row) {
 		key = json_string_value(json_object_get(row, "name"));
@@ -690,10 +708,11 @@ int hl_check_cases_run(const struct hl_check_cases_settings *settings,
 		r = hl_error_set(
 			err, -ENODATA,
 			"no test case was seen: %s; use the plugin for pytest, the header for "
-			"GoogleTest and Catch2, or '--per-process' with a runner that starts a "
-			"process for each test; see 'man heapline-check'",
+			"GoogleTest and Catch2, or %s a runner that starts a process for each "
+			"test; see 'man heapline-check'",
 			settings->has_processes ? "the program started no process"
-						: "the program noted none");
+						: "the program noted none",
+			settings->has_processes ? "run" : "'--per-process' with");
 	if (r == 0)
 		r = judge_all(&checking);
 	release(&checking);

@@ -53,6 +53,8 @@ struct hl_check_cases {
  * case. */
 int hl_check_cases_run(const struct hl_check_cases_settings *settings,
 		       struct hl_check_cases **ret_cases, struct hl_error *err);
+/* Whether ${path} can be the baseline, before a long run. 0 or a negative errno with a sentence. */
+int hl_check_cases_try_baseline(const char *path, struct hl_error *err);
 void hl_check_cases_free(struct hl_check_cases *cases); /* NULL is fine */
 
 /* Same contracts as hl_check_view() and those beside it. The JSON is what a baseline is. */

@@ -179,9 +179,16 @@ class CheckCases(harness.TestCase):
         self.cases_of("--baseline", base, "--allow", "10%", "--", command, "5", "leak", "3", status=3)
         with open(base, "w", encoding="utf-8") as file:
             file.write("{}")
-        result = self.check("--baseline", base, "--", command, "5")
+        result = self.check("--baseline", base, "--", "touch", self.path("ran"))
         self.assertEqual(result.status, 1)
         self.assertIn("it is not one of test cases; write it with '--save-baseline'", result.stderr)
+        self.assertFalse(os.path.exists(self.path("ran")))
+
+    def test_a_file_that_cannot_be_written_does_not_cost_the_report(self):
+        result = self.check("--junit", self.path("none/j.xml"), "--", program("cases"), "2")
+        self.assertEqual(result.status, 1)
+        self.assertTrue(result.stderr.startswith("no limit was crossed by 2 test cases\n"), result.stderr)
+        self.assertIn("none/j.xml': No such file", result.stderr)
 
     def test_what_no_case_can_have_is_refused(self):
         for words, reason in ((["--growth", "1M/min"], "'growth' is not a limit of test cases"),

@@ -151,7 +151,8 @@ const struct hl_allocator_traits hl_allocator_traits[] = {
 		.name = "the address sanitizer's malloc",
 		.short_name = "AddressSanitizer",
 		.library = "libasan.",
-		.inside = "AddressSanitizer: ",
+		/* not "AddressSanitizer: ", which readers of its reports such as ctest hold */
+		.inside = "AddressSanitizer: libc interceptors",
 		.symbols = {"__asan_init"},
 		.has_operators = true,
 		.profiles = "run a build without the sanitizer",

@@ -42,6 +42,37 @@ class Planted(planted_programs.Telling):
 WITHOUT_BPF = (["setpriv", "--bounding-set", "-bpf,-perfmon,-sys_admin"] if os.geteuid() == 0 else [])
 
 
+# Loses 300 blocks whose addresses stay where its stack was deeper. Its first thread runs, or rests while another one runs.
+STALE = """
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static void *run(void *unused) { for (volatile long i = 0;; i++); }
+__attribute__((noinline)) static void lose(void)
+{
+	void *volatile blocks[4000];
+	memset((void *)blocks, 0, sizeof(blocks));
+	for (int i = 0; i < 300; i++)
+		blocks[i] = malloc(500);
+}
+int main(int count, char **arguments)
+{
+	pthread_t thread;
+	int runs = arguments[1][1] == 'u';
+	if (!runs)
+		pthread_create(&thread, NULL, run, NULL);
+	lose();
+	if (write(1, "ready\\n", 6) != 6)
+		return 1;
+	if (runs)
+		run(NULL);
+	for (;;)
+		pause();
+}
+"""
+
+
 def need_sleepers():
     """Skips where BPF may not tell which threads sleep."""
     result = run([HEAPLINE, "page-events", "-p", str(os.getpid()), "0.01"])
@@ -509,6 +540,19 @@ class Unharmed(harness.TestCase):
         self.assertEqual([report["total"]["lost_blocks"], report["total"]["lost_bytes"]],
                          planted.said["lost"])
         self.assertEqual(report["notes"], [])
+
+    def test_words_below_the_first_threads_stack_pointer_lead_to_nothing(self):
+        need_sleepers()
+        with open(self.path("stale.c"), "w", encoding="ascii") as file:
+            file.write(STALE)
+        self.assertEqual(run([need("gcc"), "-O1", "-pthread", "-o", self.path("stale"), self.path("stale.c")]).status, 0)
+        for kind in "main rests", "main runs":
+            with self.subTest(kind), subprocess.Popen([self.path("stale"), *kind.split()[1:]], stdout=subprocess.PIPE) as stale:
+                self.addCleanup(stale.kill)
+                self.assertEqual(stale.stdout.readline(), b"ready\n")
+                lost = ask("-p", stale.pid)["total"]["lost_blocks"]
+                stale.kill()
+            self.assertIn(lost, range(295, 301))  # one or two in registers and the frame
 
     def test_of_many_threads_those_that_wake_are_stopped(self):
         need_sleepers()

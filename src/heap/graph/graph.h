@@ -453,6 +453,8 @@ enum hl_roots {
 	HL_ROOTS_ALL = HL_ROOTS_STACKS | HL_ROOTS_OTHERS,
 	/* With HL_ROOTS_STACKS: those of sleepers were seen before, see hl_memory_list_sleepers(). */
 	HL_ROOTS_REST = 8,
+	/* With HL_ROOTS_STACKS: those of sleepers, before HL_ROOTS_REST. */
+	HL_ROOTS_AHEAD = 16,
 };
 
 /*

@@ -159,7 +159,7 @@ static int see_roots(struct finder *finder)
 	if (stands_still(finder))
 		return see_parts_of_roots(finder, roots);
 	if (!finder->cannot_stop.text[0] && hl_memory_list_sleepers(finder->memory)) {
-		r = see_parts_of_roots(finder, HL_ROOTS_STACKS);
+		r = see_parts_of_roots(finder, HL_ROOTS_STACKS | HL_ROOTS_AHEAD);
 		roots |= HL_ROOTS_REST;
 	}
 	bool is_spent = finder->leaks->stopped_ns + finder->memory->stopped_ns > STOPPED_MAX_NS;

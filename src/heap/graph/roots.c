@@ -40,6 +40,8 @@ struct search {
 	struct hl_pages all_pages;	       /* of a live process, where they are had at once */
 	const struct hl_graph_thread *threads; /* whose stacks are seen, or are not to be */
 	size_t thread_count;
+	bool is_ahead; /* the others' follow */
+	size_t before; /* of graph->threads: whose stacks were seen ahead */
 	uint64_t window[WINDOW_BYTES / 8];
 };
 
@@ -213,6 +215,16 @@ static uint64_t ended_thread(struct search *search, uint64_t start, uint64_t end
 	return 0;
 }
 
+/* Whether the first thread's stack, in which none of the threads is that are seen now, is seen at another time: all of it
+ * is seen only where its stack pointer is not known at all, as below that lies what leads to lost blocks. */
+static bool is_seen_apart(const struct search *search, uint64_t start, uint64_t end)
+{
+	const struct hl_graph_thread *threads = search->graph->threads;
+	size_t at = HL_LOWER_BOUND(i, search->before, threads[i].sp < start);
+
+	return search->is_ahead || (at < search->before && threads[at].sp < end);
+}
+
 /*
  * Sees [${start}, ${end}) of a mapping outside the heap. Of stacks what lies below the stack
  * pointer is left out, if they are glibc's or the first one: a coroutine's may share its mapping
@@ -230,6 +242,8 @@ static int see_gap(void *context, uint64_t start, uint64_t end)
 
 	search->is_stack = is_first || has_thread;
 	if (search->is_stack ? search->others_only : search->stacks_only)
+		return 0;
+	if (is_first && !has_thread && is_seen_apart(search, start, end))
 		return 0;
 	uint64_t ended = has_thread ? 0 : ended_thread(search, start, end);
 	if (ended)
@@ -327,10 +341,10 @@ static int see_mappings(struct search *search, const struct hl_extents *heap,
 
 /* Registers, which tell where the stacks are, and stacks. */
 static int see_stacks(struct search *search, const struct hl_extents *heap,
-		      const struct hl_extents *foreign, bool is_rest)
+		      const struct hl_extents *foreign, unsigned roots)
 {
 	struct hl_graph *graph = search->graph;
-	size_t before = is_rest ? graph->thread_count : 0;
+	size_t before = roots & HL_ROOTS_REST ? graph->thread_count : 0;
 
 	graph->thread_count = before;
 	int r = hl_memory_threads(graph->memory, add_thread, search);
@@ -340,7 +354,9 @@ static int see_stacks(struct search *search, const struct hl_extents *heap,
 		      hl_addresses_compare);
 	search->threads = graph->threads + before;
 	search->stacks_only = true;
-	if (r == 0 && (search->thread_count || !is_rest))
+	search->is_ahead = roots & HL_ROOTS_AHEAD;
+	search->before = before;
+	if (r == 0)
 		r = see_mappings(search, heap, foreign);
 	search->stacks_only = false;
 	/* Where a thread that has run since was before counts as its stack, too. */
@@ -361,15 +377,16 @@ int hl_graph_see_roots(struct hl_graph *graph, const struct hl_glibc *glibc,
 		return -ENOMEM;
 	search->graph = graph;
 	search->glibc = glibc;
-	int r = roots & HL_ROOTS_STACKS ? see_stacks(search, heap, foreign, roots & HL_ROOTS_REST)
-					: 0;
+	int r = roots & HL_ROOTS_STACKS ? see_stacks(search, heap, foreign, roots) : 0;
 	for (unsigned tries = 1;
 	     r == 0 && goes_on && !(roots & HL_ROOTS_REST) && hl_memory_has_moved(graph->memory);
 	     tries++) {
 		r = tries < HOLDS_MAX ? hl_memory_hold(graph->memory, NULL)
 				      : hl_memory_stop(graph->memory, NULL);
 		/* If a debugger has the process, they were seen once, as well as possible. */
-		r = r == 0 ? see_stacks(search, heap, foreign, false) : r == -ESRCH ? r : 0;
+		r = r == 0	  ? see_stacks(search, heap, foreign, HL_ROOTS_STACKS)
+		    : r == -ESRCH ? r
+				  : 0;
 	}
 	if (goes_on)
 		hl_memory_go_on(graph->memory);

@@ -43,9 +43,11 @@ static struct slab {
 static _Atomic uint32_t slab_count;
 
 /* What is left once the system may not be asked: mappings from which all is cut, for good. */
-#define RESERVE_BYTES	    ((size_t)128 << 20)
-#define RESERVE_BYTES_MIN   ((size_t)1 << 20)
-#define RESERVE_HEADS_BYTES ((size_t)256 * HL_PRIVATE_MAP_HEAD)
+#define RESERVE_BYTES	     ((size_t)128 << 20)
+#define RESERVE_BYTES_LOCKED ((size_t)8 << 20) /* where all that is mapped is brought in */
+#define RESERVE_BYTES_MIN    ((size_t)1 << 20)
+#define RESERVE_SHARE	     16 /* of what the program may map */
+#define RESERVE_HEADS_BYTES  ((size_t)256 * HL_PRIVATE_MAP_HEAD)
 
 static struct reserve {
 	_Atomic uintptr_t start; /* 0: there is none */
@@ -88,10 +90,33 @@ static void give(void *address, size_t bytes)
 		hl_private_map_give(address, bytes);
 }
 
+/* Whether the program has called mlockall(MCL_FUTURE). */
+static bool is_brought_in(void)
+{
+	void *page = hl_private_map_take(HL_PRIVATE_MAP_HEAD, false);
+	unsigned char residency = 0;
+
+	if (!page)
+		return false;
+	HL_SYS(SYS_mincore, page, HL_PRIVATE_MAP_HEAD, &residency);
+	hl_private_map_give(page, HL_PRIVATE_MAP_HEAD);
+	return residency & 1;
+}
+
+static size_t bytes_to_reserve(void)
+{
+	uint64_t most = hl_sys_address_space_limit() / RESERVE_SHARE;
+	size_t bytes = is_brought_in() ? RESERVE_BYTES_LOCKED : RESERVE_BYTES;
+
+	while (bytes > most && bytes > RESERVE_BYTES_MIN)
+		bytes /= 2;
+	return bytes;
+}
+
 void hl_private_map_prepare(void)
 {
 	for (uint32_t heads = 0; heads < 2; heads++) {
-		size_t bytes = heads ? RESERVE_HEADS_BYTES : RESERVE_BYTES;
+		size_t bytes = heads ? RESERVE_HEADS_BYTES : bytes_to_reserve();
 		void *start = NULL;
 		if (atomic_load(&reserves[heads].start))
 			continue;

@@ -96,18 +96,29 @@ static void change(void)
 	HL_SYS(SYS_mprotect, segment.start, segment.bytes, segment.protection);
 }
 
+/* How often a thread yields while another one changes the table. That one may wait for the loader's lock, which this one holds where it
+ * runs a constructor: without an end neither would go on. */
+#define YIELDS_MAX 10000u
+
 void hl_deepbind_complete(void)
 {
+	_Atomic uint32_t *lock = &hl_recorder->deepbind_lock;
 	uint64_t before;
 
 	if (!deepbind.libc || atomic_load(&deepbind.is_done))
 		return;
 	hl_sys_block_signals(&before);
-	hl_spin_lock(&hl_recorder->deepbind_lock);
-	if (!atomic_load(&deepbind.is_done))
+	bool is_ours = hl_spin_try(lock);
+	for (unsigned i = 0; !is_ours && i < YIELDS_MAX && !atomic_load(&deepbind.is_done); i++) {
+		hl_sys_yield();
+		is_ours = hl_spin_try(lock);
+	}
+	if (is_ours && !atomic_load(&deepbind.is_done))
 		change();
-	atomic_store(&deepbind.is_done, true);
-	hl_spin_unlock(&hl_recorder->deepbind_lock);
+	if (is_ours) {
+		atomic_store(&deepbind.is_done, true);
+		hl_spin_unlock(lock);
+	}
 	hl_sys_restore_signals(&before);
 }
 

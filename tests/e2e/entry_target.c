@@ -20,7 +20,9 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #if defined(OWN_MALLOC) || defined(IFUNC_MALLOC)
 #define IS_OWN
@@ -248,6 +250,8 @@ int main(void)
 	SAY(malloc_usable_size);
 	SAY(_dl_find_object);
 	SAY(mlockall);
+	SAY(prctl);
+	SAY(syscall);
 #ifndef IS_STATIC
 	SAY(dlclose);
 #endif

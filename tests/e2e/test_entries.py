@@ -17,7 +17,7 @@ LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 FAMILY = {"malloc", "calloc", "realloc", "reallocarray", "free", "free_sized",
           "free_aligned_sized", "posix_memalign", "aligned_alloc", "memalign", "valloc", "pvalloc",
           "dlclose", "_dl_debug_state", "mlockall"}
-LOADER = {"dlclose", "_dl_debug_state", "mlockall"}  # not the allocator's
+LOADER = {"dlclose", "_dl_debug_state", "mlockall", "prctl", "syscall"}  # not the allocator's
 OWN = {"malloc", "calloc", "realloc", "free"}  # of programs with an allocator of their own
 CTYPES = """
 import ctypes
@@ -29,7 +29,7 @@ for name in %r:
         print(name, hex(ctypes.cast(function, ctypes.c_void_p).value))
 print("ready", flush=True)
 input()
-""" % sorted(FAMILY | {"malloc_usable_size", "_dl_find_object"})
+""" % sorted(FAMILY | LOADER | {"malloc_usable_size", "_dl_find_object"})
 
 
 class Target:

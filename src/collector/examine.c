@@ -194,6 +194,12 @@ static bool needs_asan(Elf *elf)
 	return false;
 }
 
+/* Whether the runtime of any sanitizer is a part of it: what allocates has no other function of these. */
+static bool has_sanitizer(Elf *elf)
+{
+	return exports(elf, "malloc") && exports(elf, "sigaction") && exports(elf, "signal");
+}
+
 static bool needs_library(Elf *elf, const char *start)
 {
 	GElf_Shdr header;
@@ -257,6 +263,10 @@ static struct hl_examined judge_elf(const char *path, Elf *elf)
 		return refuse("it is built with AddressSanitizer, which lets no library come "
 			      "before its own",
 			      "build it without -fsanitize=address");
+	if (has_sanitizer(elf))
+		return refuse("a sanitizer is linked into it, which has to begin before its "
+			      "functions are called",
+			      "build it without -fsanitize");
 	if (loader.entered)
 		return loader;
 	if (exports(elf, "malloc"))

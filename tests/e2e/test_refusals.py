@@ -4,6 +4,7 @@ and no misleading empty report."""
 
 import os
 import shutil
+import subprocess
 
 import harness
 
@@ -120,6 +121,20 @@ class Programs(Refusals):
 
     def test_a_program_with_addresssanitizer_is_not_recorded(self):
         self.assert_not_recorded([harness.program("hello_asan")], "AddressSanitizer|malloc")
+
+    def test_a_program_that_a_sanitizer_is_linked_into_is_not_recorded(self):
+        """By name, or by what no allocator has."""
+        compiler, built = harness.need("gcc"), 0
+        for name, library in ("address", "asan"), ("leak", "lsan"), ("thread", "tsan"):
+            program = self.path(f"with_{library}")
+            command = [compiler, f"-fsanitize={name}", f"-static-lib{library}", os.path.join(harness.SOURCES, "hello.c"), "-o", program]
+            if subprocess.run(command, capture_output=True, check=False).returncode:
+                continue  # its library is not installed
+            built += 1
+            with self.subTest(name):
+                self.assert_not_recorded([program], "a sanitizer is linked into it|AddressSanitizer")
+        if not built:
+            self.skipTest("no sanitizer's library can be linked")
 
     def test_a_setuid_program_is_not_recorded(self):
         harness.need_root()

@@ -15,17 +15,15 @@ dependencies = {
   "lua >= 5.1, < 5.6",
 }
 build = {
-  type = "builtin",
-  modules = {
-    heapline = {
-      sources = {
-        "lua/heapline.c",
-        "src/recorder/ask_collector.c",
-        "src/recorder/line_report.c",
-        "src/recorder/sys.c",
-      },
-      defines = {"_GNU_SOURCE"},
-      incdirs = {"include", "src"},
-    },
+  type = "make",
+  build_target = "lua-module",
+  build_variables = {
+    CC = "$(CC)",
+    LUA_INC = "$(LUA_INCDIR)",
+    LUA_MODULE = "lua/heapline.so",
+  },
+  install_pass = false,
+  install = {
+    lib = {heapline = "lua/heapline.so"},
   },
 }

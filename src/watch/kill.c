@@ -318,7 +318,8 @@ static void begin(struct hl_watch_kills *kills, struct kill_entry *entry, uint64
 		return;
 	if (unnamed)
 		add_missing(entry->document, unnamed);
-	if (!entry->death && !entry->record->args_bytes)
+	/* It may run late, when the kernel has taken its pages already (the OOM reaper), the stack among them. */
+	if (!(entry->death ? entry->death : entry->record)->args_bytes)
 		add_missing(entry->document, "the command line could not be read any more");
 	if (begin_entry(kills, entry) < 0 || unnamed)
 		return;

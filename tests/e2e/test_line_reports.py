@@ -266,19 +266,19 @@ class FromLua(Scripts, harness.TestCase):
         tree = os.path.join(harness.SOURCES, "../..")
         version = VERSIONS[program]
         folder = f"/usr/include/lua{version}"
-        compiler = harness.need("gcc")
+        make = harness.need("make")
         if not os.path.exists(os.path.join(folder, "lua.h")):
             self.skipTest(f"the headers of Lua {version} are not in {folder}")
-        tell = self.script("dofile(arg[1]) local m = build.modules.heapline "
-                           "print(table.concat(m.sources, ' ')) print(table.concat(m.incdirs, ' ')) "
-                           "print(table.concat(m.defines, ' '))")
+        tell = self.script("dofile(arg[1]) for name, text in pairs(build.build_variables) do print(name .. '=' .. text) end "
+                           "print(build.build_target) print(build.install.lib.heapline)")
         rockspec = os.path.join(tree, "lua/heapline-scm-1.rockspec")
-        sources, folders, defines = harness.run([harness.need(program), tell, rockspec]).stdout.splitlines()
+        *variables, target, file = harness.run([harness.need(program), tell, rockspec]).stdout.splitlines()
+        self.assertIn(f"LUA_MODULE={file}", variables)
         made = self.path("heapline.so")
-        # As its builtin back-end does.
-        built = harness.run([compiler, "-O2", "-fPIC", "-shared", "-o", made, "-I" + folder,
-                             *["-D" + name for name in defines.split()],
-                             *["-I" + name for name in folders.split()], *sources.split()], cwd=tree)
+        known = {"$(CC)": "gcc", "$(LUA_INCDIR)": folder, file: made}
+        # As its back-end for make does.
+        built = harness.run([make, target, *(f"{name}={known[text]}" for name, text in (word.split("=") for word in variables))],
+                            cwd=tree)
         self.assertEqual((built.status, built.stderr), (0, ""))
         self.assert_answers_alone(program, made)
 

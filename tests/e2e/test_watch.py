@@ -424,8 +424,11 @@ class Watch(test_pod.Groups):
             self.assertTrue(kill["asked"]["group"].endswith(f"{name}/small"))
             self.assertIn("keep_step", " ".join(kill["asked"]["stack"]))
             self.assertNotIn("keep_step", " ".join(kill["victim"]["stack"]))
-            self.assertTrue(" ".join(kill["victim"]["stack"]).endswith("_start (oom_ledger)"), kill["victim"])
-            self.assertEqual(kill["victim"]["command"], large.args)
+            if kill["victim"]["command"]:
+                self.assertTrue(" ".join(kill["victim"]["stack"]).endswith("_start (oom_ledger)"), kill)
+                self.assertEqual(kill["victim"]["command"], large.args)
+            else:  # on a busy machine the kernel's reaper takes its pages before it runs
+                self.assertIn("the command line could not be read any more", kill["missing"])
 
     def stopped_namer(self, service, group):
         """Has a process of the group killed; the child of the service that names its stack, which is stopped."""

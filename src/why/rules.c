@@ -242,6 +242,11 @@ static bool is_cold(const struct hl_why_facts *facts)
 	       facts->cold_bytes >= facts->rss.after / COLD_SHARE;
 }
 
+static bool is_stopped(const struct hl_why_facts *facts)
+{
+	return facts->is_stopped;
+}
+
 static bool always(const struct hl_why_facts *facts)
 {
 	(void)facts;
@@ -317,6 +322,9 @@ static const struct rule {
 	{HL_WHY_WASTE, HL_WHY_CERTAIN, has_many_headers,
 	 "%H are the allocator's headers of its blocks, of which there are many small ones; nothing grew in this time",
 	 "allocate many small ones together, as one block", "heapline heap %t --arenas"},
+	{HL_WHY_UNKNOWN, HL_WHY_POSSIBLE, is_stopped,
+	 "the process is stopped, by a signal or a debugger: nothing grows while it does not run",
+	 "let it go on, and look while it works", "heapline heap %t"},
 	{HL_WHY_USUAL, HL_WHY_LIKELY, is_cold,
 	 "nothing grew steadily in this time, and little of its memory is free; but %K of it were not touched for a moment at the end",
 	 "see who holds it: what is not used can be freed, or kept in a file", "heapline holders %t"},

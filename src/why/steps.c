@@ -474,8 +474,9 @@ static void step_watch(struct run *run)
 	if (is_over(why))
 		return;
 	if (facts->is_idle) {
+		facts->is_stopped = strchr("Tt", hl_process_state(why->pid)) != NULL;
 		add_unseen(why, "who allocates: the process %s, so it was not entered",
-			   strchr("Tt", hl_process_state(why->pid)) ? "is stopped" : "did not run");
+			   facts->is_stopped ? "is stopped" : "did not run");
 	} else if (may_enter) {
 		say_cost(why, seconds);
 		watch_inside(run, seconds);

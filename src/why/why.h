@@ -70,7 +70,8 @@ struct hl_why_frame {
 struct hl_why_facts {
 	char command[HL_WHY_TEXT_MAX], program[64];
 	double seconds; /* that were watched */
-	bool may_attach, may_trace, may_fault, is_recorded, is_idle, was_recorded, has_ended;
+	bool may_attach, may_trace, may_fault, is_recorded, is_idle, is_stopped, was_recorded,
+		has_ended;
 
 	/* the process, by heap */
 	bool has_heap;

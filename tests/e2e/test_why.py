@@ -526,6 +526,7 @@ class Why(harness.TestCase):
         program.send_signal(signal.SIGSTOP)
         said = run([HEAPLINE, "why", "-p", str(program.pid), "--for", "1"]).stdout
         self.assertIn("the process is stopped, so it was not entered", said)
+        self.assertIn("unknown (possible): the process is stopped, by a signal or a debugger", said)
         program.send_signal(signal.SIGCONT)
 
     def test_without_rights_it_leads_to_what_says_so(self):

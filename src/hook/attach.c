@@ -401,6 +401,7 @@ static int check_sandbox(struct hl_attach *attach, struct hl_error *err)
 		{"munmap", SYS_munmap, {0}},
 		{"munlock", SYS_munlock, {0, 4096}},
 		{"madvise", SYS_madvise, {0, 4096, MADV_DONTDUMP}},
+		{"madvise", SYS_madvise, {0, 4096, MADV_DONTNEED}},
 		{"madvise", SYS_madvise, {0, 4096, MADV_NOHUGEPAGE}},
 		{"madvise", SYS_madvise, {0, 4096, MADV_RANDOM}},
 		{"madvise", SYS_madvise, {0, 4096, MADV_WIPEONFORK}},

@@ -90,17 +90,16 @@ static void give(void *address, size_t bytes)
 		hl_private_map_give(address, bytes);
 }
 
-/* Whether the program has called mlockall(MCL_FUTURE). */
+/* Whether the program has called mlockall(MCL_FUTURE): what is locked cannot be given back. */
 static bool is_brought_in(void)
 {
 	void *page = hl_private_map_take(HL_PRIVATE_MAP_HEAD, false);
-	unsigned char residency = 0;
 
 	if (!page)
 		return false;
-	HL_SYS(SYS_mincore, page, HL_PRIVATE_MAP_HEAD, &residency);
+	bool is_locked = hl_sys_madvise(page, HL_PRIVATE_MAP_HEAD, MADV_DONTNEED) == -EINVAL;
 	hl_private_map_give(page, HL_PRIVATE_MAP_HEAD);
-	return residency & 1;
+	return is_locked;
 }
 
 static size_t bytes_to_reserve(void)

@@ -39,9 +39,31 @@ for number in 10, 28, 41:
 assert library.seccomp_load(context) == 0
 kept = [bytearray(1000 + number) for number in range(10000)]
 """
+# Forbids itself madvise, all of its memory being locked; prints by how many KiB it grew.
+LOCKED = """
+import ctypes, struct
+def resident():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
+libc = ctypes.CDLL(None)
+assert libc.mlockall(3) == 0
+code = ctypes.create_string_buffer(struct.pack("HBBI" * 4, 0x20, 0, 0, 0, 0x15, 0, 1, 28, 6, 0, 0, 0x50001, 6, 0, 0, 0x7fff0000))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", 4, ctypes.addressof(code)))
+before = resident()
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
+print(resident() - before)
+"""
 
 
 class Filters(attaching.TestCase):
+    def test_little_is_brought_in_for_a_filter_where_memory_is_locked(self):
+        harness.need_root()  # to lock as much
+        for mode in "mem-fast", "log-fast":
+            command = harness.record_command(self.path(f"{mode}.hl"), ["/usr/bin/python3", "-c", LOCKED], mode)
+            result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=harness.TIMEOUT_S)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertLess(int(result.stdout), 64 << 10)
+
     def test_a_recorded_program_lives_and_all_is_counted(self):
         for mode in "mem-fast", "log-record":
             for words in FILTERS + STRICT:

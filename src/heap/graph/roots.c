@@ -352,7 +352,7 @@ static int see_stacks(struct search *search, const struct hl_extents *heap,
 	if (search->thread_count)
 		qsort(graph->threads + before, search->thread_count, sizeof(*graph->threads),
 		      hl_addresses_compare);
-	search->threads = graph->threads + before;
+	search->threads = search->thread_count ? graph->threads + before : NULL;
 	search->stacks_only = true;
 	search->is_ahead = roots & HL_ROOTS_AHEAD;
 	search->before = before;

@@ -39,10 +39,21 @@ void *__wrap_hl_private_map_new_whole(size_t bytes)
 	return address;
 }
 
+/* Of two threads that make one at once, one gives it back; another mapping may lie there by the end. */
+void __wrap_hl_private_map_free_whole(void *address, size_t bytes);
+void __wrap_hl_private_map_free_whole(void *address, size_t bytes)
+{
+	for (size_t i = 0; i < map_count; i++)
+		if (maps[i].address == address)
+			maps[i].bytes = 0;
+	munmap(address, bytes);
+}
+
 static void release_maps(void)
 {
 	for (size_t i = 0; i < map_count; i++)
-		munmap(maps[i].address, maps[i].bytes);
+		if (maps[i].bytes)
+			munmap(maps[i].address, maps[i].bytes);
 	map_count = 0;
 }
 

@@ -244,7 +244,7 @@ int hl_case_begin(const char *name);
  * known, or as above. */
 int hl_case_end(struct hl_case *ret_case);
 
-/* Ends a test that was skipped: nothing is said of it. Returns what hl_case_end() does. */
+/* Ends a test that was skipped: reports leave it out. Returns what hl_case_end() does. */
 int hl_case_drop(void);
 
 #define HL_TAG_NAME_MAX 63 /* bytes of a tag's name, without the NUL */

@@ -122,7 +122,7 @@ static uint64_t mtime_ns(const struct stat *status)
 	       (uint64_t)status->st_mtim.tv_nsec;
 }
 
-/* Nobody ran it meanwhile, so that it may have been written to. */
+/* While no process ran the file, it may have been written to. */
 static void resume_use(struct hl_held_files *held, struct hl_held_file *file)
 {
 	struct stat status;

@@ -266,11 +266,11 @@ void hl_cases_free(struct hl_recorder *recorder, const void *block, uint32_t nod
 
 /* ---- records ---- */
 
-/* Maps the next window of the file of this process. */
+/* Maps the next window of the file of this process; one thread at a time begins or ends a case. */
 static int next_window(struct hl_recorder *recorder)
 {
+	static char path[PATH_MAX + 32]; /* stacks of threads may be small */
 	struct hl_cases *cases = &recorder->cases;
-	char path[PATH_MAX + 32];
 	size_t length = strlen(directory);
 	uint64_t start = cases->window ? cases->window_start + HL_CASE_WINDOW : 0;
 
@@ -332,7 +332,8 @@ static int write_record(struct hl_recorder *recorder, enum hl_case_record_kind k
 	record->lost = cases->lost;
 	record->stack_count = stack_count;
 	record->name_bytes = cases->name_bytes;
-	memcpy(record + 1, stacks, stack_bytes);
+	if (stack_bytes)
+		memcpy(record + 1, stacks, stack_bytes);
 	memcpy((char *)(record + 1) + stack_bytes, cases->name, cases->name_bytes);
 	atomic_thread_fence(memory_order_release);
 	record->magic = HL_CASE_MAGIC;
@@ -481,7 +482,6 @@ static int begin(struct hl_recorder *recorder, const char *name, size_t length)
 {
 	struct hl_region_header *header = recorder->region.header;
 	struct hl_cases *cases = &recorder->cases;
-	const struct hl_case_stack *stacks = NULL;
 
 	bool is_closed = hl_mode_of(atomic_load(&header->mode)) == HL_MODE_CLOSED;
 	if ((is_closed && !directory[0]) || hl_region_is_sampled(header))
@@ -507,17 +507,16 @@ static int begin(struct hl_recorder *recorder, const char *name, size_t length)
 		cases->is_ending = true; /* nobody else begins one */
 	}
 	hl_spin_unlock(&cases->lock);
-	if (r == 0)
-		r = write_record(recorder, HL_CASE_BEGINS, stacks, 0);
+	if (r < 0)
+		return r;
+	r = write_record(recorder, HL_CASE_BEGINS, NULL, 0);
 	if (r == 0 && is_closed)
 		hl_mode_switch(&header->mode, HL_MODE_MEM_FAST);
 	if (r == 0)
 		atomic_fetch_or(&header->mode, HL_MODE_CASE);
 	hl_spin_lock(&cases->lock);
-	if (r != -EBUSY) {
-		cases->is_open = r == 0;
-		cases->is_ending = false;
-	}
+	cases->is_open = r == 0;
+	cases->is_ending = false;
 	hl_spin_unlock(&cases->lock);
 	return r;
 }

@@ -10,7 +10,10 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
+
+import harness
 
 SOURCE = os.path.dirname(os.path.abspath(__file__))
 DEPLOY = os.path.join(SOURCE, "../../deploy")
@@ -71,6 +74,16 @@ def make_image(root, build):
     """The root of the image, as deploy/Containerfile makes it."""
     subprocess.run(["sh", os.path.join(DEPLOY, "image_root.sh"), root, os.path.join(build, "heapline"),
                     os.path.join(build, "src/recorder/libheapline.so.0")], check=True)
+
+
+def image_of(tests):
+    """The root of an image, for all tests of a class; skips them where it cannot be made or run."""
+    harness.need_root()
+    for tool in "crun", "ldd", "unshare":
+        harness.need(tool)
+    root = os.path.join(tests.enterClassContext(tempfile.TemporaryDirectory(prefix="heapline-image-")), "image")
+    make_image(root, harness.BUILD)
+    return root
 
 
 def make_program(root, program):

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import tempfile
 import urllib.error
 import urllib.request
 
@@ -99,11 +98,7 @@ class Running(test_pod.Groups):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        harness.need_root()
-        for tool in "crun", "ldd", "unshare":
-            harness.need(tool)
-        cls.image = os.path.join(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="heapline-image-")), "image")
-        oci.make_image(cls.image, harness.BUILD)
+        cls.image = oci.image_of(cls)
 
     @contextlib.contextmanager
     def started(self, name, places, without=None, replace=(), **values):

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import threading
 
 import harness
@@ -26,11 +25,7 @@ class InContainers(harness.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        harness.need_root()
-        for tool in "crun", "ldd", "unshare":
-            harness.need(tool)
-        cls.image = os.path.join(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="heapline-image-")), "image")
-        oci.make_image(cls.image, harness.BUILD)
+        cls.image = oci.image_of(cls)
 
     def setUp(self):
         super().setUp()

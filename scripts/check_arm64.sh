@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Builds heapline for aarch64 and records programs with known counts there, by qemu-user and Debian's arm64 libraries. Programs of
-# that machine are run by the kernel (binfmt_misc), in namespaces of their own: nothing of this system changes.
+# Builds heapline for aarch64 and records programs with known counts there, by qemu-user and Debian's arm64 libraries, and in a
+# machine that qemu-system boots. Programs of that machine are run by the kernel (binfmt_misc), in namespaces of their own: nothing
+# of this system changes.
 #
 #   scripts/check_arm64.sh FOLDER     FOLDER: what it builds into, and keeps
 #
@@ -46,3 +47,5 @@ for name in known_answer ledger peak signals sequence; do
 done
 aarch64-linux-gnu-g++ --sysroot="$root" -O2 -g -fno-builtin -fno-optimize-sibling-calls "$tree/tests/e2e/known_answer_cxx.cc" -o "$programs/known_answer_cxx"
 HL_BUILD=$build HL_PROGRAMS=$programs HL_OTHER_HEAPLINE=${2:-} run python3 "$tree/tests/e2e/test_aarch64.py"
+# A booted machine; of this one its programs see nothing but the console.
+HL_BUILD=$build HL_PROGRAMS=$programs HL_ARM64_ROOT=$root python3 "$tree/tests/e2e/test_aarch64_machine.py" || [[ $? == 77 ]]

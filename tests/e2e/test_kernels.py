@@ -36,8 +36,8 @@ DOWNLOAD_S, BOOT_S, BOOTS = 120, 900, 3
 
 # ---- a machine ----
 
-def apt(suite, folder, tool, *arguments):
-    """apt of another release, with state of its own."""
+def apt(suite, folder, tool, *arguments, machine="amd64"):
+    """apt of another release and machine, with state of its own."""
     for part in "lists/partial", "state":
         os.makedirs(os.path.join(folder, part), exist_ok=True)
     open(os.path.join(folder, "state/status"), "a", encoding="ascii").close()
@@ -45,26 +45,26 @@ def apt(suite, folder, tool, *arguments):
                          capture_output=True, text=True, check=True).stdout.split()[0]
     sources = os.path.join(folder, "sources.list")
     with open(sources, "w", encoding="ascii") as file:  # whose keys this system may not have
-        file.write(f"deb [arch=amd64 trusted=yes] {uri} {suite} main\n")
+        file.write(f"deb [arch={machine} trusted=yes] {uri} {suite} main\n")
     options = {"Dir::State::Lists": f"{folder}/lists", "Dir::State::status": f"{folder}/state/status",
                "Dir::Etc::SourceList": sources, "Dir::Etc::SourceParts": "/dev/null",
-               "Dir::Cache": folder, "APT::Architecture": "amd64", "APT::Architectures": "amd64",
+               "Dir::Cache": folder, "APT::Architecture": machine, "APT::Architectures": machine,
                "APT::Sandbox::User": "root", "Acquire::Retries": "1", "Acquire::http::Timeout": "20"}
     command = [tool, "-q", *(f"-o{key}={value}" for key, value in options.items()), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=DOWNLOAD_S,
                           cwd=folder).stdout
 
 
-def dependency(suite, folder, package, prefix):
+def dependency(suite, folder, package, prefix, machine):
     """The first package that starts with ``prefix`` of those that ``package`` needs, or itself."""
-    listed = apt(suite, folder, "apt-cache", "depends", package)
+    listed = apt(suite, folder, "apt-cache", "depends", package, machine=machine)
     found = re.search(rf"Depends: ({prefix}-[0-9]\S+)", listed)
     return found[1] if found else package
 
 
-def download(suite):
+def download(suite, machine="amd64"):
     """The folder with a release's kernel and busybox; skips the test where they cannot be had."""
-    folder = os.path.join(KERNELS, suite)
+    folder = os.path.join(KERNELS, suite if machine == "amd64" else f"{suite}-{machine}")
     os.makedirs(KERNELS, 0o700, exist_ok=True)
     if os.stat(KERNELS).st_uid != os.geteuid():
         raise unittest.SkipTest(f"'{KERNELS}' is another user's; name a folder by HL_KERNELS")
@@ -74,10 +74,10 @@ def download(suite):
         if os.path.exists(f"{folder}/vmlinuz"):
             return folder
         try:
-            apt(suite, folder, "apt-get", "update")
-            kernel = dependency(suite, folder, "linux-image-cloud-amd64", "linux-image")
-            kernel = dependency(suite, folder, kernel, "linux-binary")  # where images have been split
-            apt(suite, folder, "apt-get", "download", kernel, "busybox-static")
+            apt(suite, folder, "apt-get", "update", machine=machine)
+            kernel = dependency(suite, folder, f"linux-image-cloud-{machine}", "linux-image", machine)
+            kernel = dependency(suite, folder, kernel, "linux-binary", machine)  # where images have been split
+            apt(suite, folder, "apt-get", "download", kernel, "busybox-static", machine=machine)
             for package in glob.glob(f"{folder}/*.deb"):
                 subprocess.run(["dpkg", "-x", package, f"{folder}/root"], check=True)
         except (subprocess.SubprocessError, IndexError) as error:
@@ -120,6 +120,7 @@ def guest_files(folder):
     files = {"bin/busybox": f"{folder}/busybox", "hl/heapline": harness.HEAPLINE,
              "hl/src/recorder/libheapline.so.0": recorder,
              "init": os.path.join(harness.SOURCES, "kernel_guest.sh"),
+             "hl/guest.sh": os.path.join(harness.SOURCES, "guest.sh"),
              "hl/setpriv": harness.need("setpriv"),
              **{f"hl/{name}": harness.program(name) for name in PROGRAMS}}
     files |= {library.lstrip("/"): library for library in libraries(harness.HEAPLINE)}
@@ -192,7 +193,33 @@ def parse(said):
 
 # ---- what must be said there ----
 
-class Kernel:
+class Machine:
+    """What is so on every machine: ``said`` is what its guest wrote."""
+
+    said = {}
+
+    def report(self, name):
+        status, output, errors = self.said[name]
+        self.assertEqual(status, 0, f"{name}: {output}{errors}")
+        return json.loads(output)
+
+    def check_heap(self, heap, mallinfo):
+        total = self.report(heap)["total"]
+        told = dict(re.findall(r"^(\w+) (\d+)$", self.said[mallinfo][1], re.M))
+        walked = {"arena": total["system_bytes"], "hblks": total["mmapped_blocks"],
+                  "hblkhd": total["mmapped_bytes"], "fordblks": total["free_bytes"] + total["fastbin_bytes"]}
+        # glibc 2.43 counts 16 bytes too many for each mapping that moved.
+        too_many = int(told["hblkhd"]) - walked["hblkhd"]
+        self.assertIn(too_many, range(0, 16 * walked["hblks"] + 1, 16))
+        self.assertEqual(walked, {name: int(told[name]) for name in walked} | {"hblkhd": walked["hblkhd"]})
+
+    def check_leaks(self, leaks, planted):
+        total = self.report(leaks)["total"]
+        for word, sums in re.findall(r"^(\w+) (\d+ \d+)$", self.said[planted][1], re.M):
+            self.assertEqual(f"{total[word + '_blocks']} {total[word + '_bytes']}", sums, word)
+
+
+class Kernel(Machine):
     """The tests of one kernel."""
 
     suite = ""
@@ -203,11 +230,6 @@ class Kernel:
             raise unittest.SkipTest("HL_SUITES does not name it")
         cls.said = parse(boot(cls.suite))
         cls.release = tuple(map(int, cls.said["release"][1].split(".")[:2]))
-
-    def report(self, name):
-        status, output, errors = self.said[name]
-        self.assertEqual(status, 0, f"{name}: {output}{errors}")
-        return json.loads(output)
 
     def sites(self, name):
         """(bytes, blocks) that each of the program's sites keeps."""
@@ -338,19 +360,10 @@ class Kernel:
             self.assertLess(abs(harness.under(stacks, site) - true), harness.deviation_of_samples(info, true))
 
     def test_the_heap_equals_mallinfo2(self):
-        total = self.report("heap")["total"]
-        told = dict(re.findall(r"^(\w+) (\d+)$", self.said["mallinfo"][1], re.M))
-        walked = {"arena": total["system_bytes"], "hblks": total["mmapped_blocks"],
-                  "hblkhd": total["mmapped_bytes"], "fordblks": total["free_bytes"] + total["fastbin_bytes"]}
-        # glibc 2.43 counts 16 bytes too many for each mapping that moved.
-        too_many = int(told["hblkhd"]) - walked["hblkhd"]
-        self.assertIn(too_many, range(0, 16 * walked["hblks"] + 1, 16))
-        self.assertEqual(walked, {name: int(told[name]) for name in walked} | {"hblkhd": walked["hblkhd"]})
+        self.check_heap("heap", "mallinfo")
 
     def test_lost_blocks_are_found(self):
-        total = self.report("leaks")["total"]
-        planted = dict(re.findall(r"^(\w+) (\d+ \d+)$", self.said["planted"][1], re.M))
-        self.assertEqual(f"{total['lost_blocks']} {total['lost_bytes']}", planted["lost"])
+        self.check_leaks("leaks", "planted")
 
     def test_doctor_says_what_works(self):
         for name in "doctor", "doctor target":

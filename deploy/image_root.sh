@@ -31,13 +31,21 @@ find_opened() {
 	done
 }
 
+find_verbs() {
+	folder=$(dirname "$(readlink -f "$program")")
+	find "$folder/heapline-verbs.so" "$folder/../lib" -name heapline-verbs.so 2>/dev/null | head -n 1
+}
+
 mkdir -p "$root/usr/bin" "$root/proc" "$root/sys" "$root/dev" "$root/etc" "$root/var/lib/heapline" "$root/var/cache/heapline"
 install -d -m 1777 "$root/tmp" "$root/out"
 cp -L "$program" "$root/usr/bin/heapline"
-strip "$root/usr/bin/heapline" 2>/dev/null || :
+# All verbs but 'record'. Beside the program it is found first.
+verbs=$(find_verbs)
+cp -L "$verbs" "$root/usr/bin/heapline-verbs.so"
+strip "$root/usr/bin/heapline" "$root/usr/bin/heapline-verbs.so" 2>/dev/null || :
 opened=$(find_opened)
 # shellcheck disable=SC2086 # paths without spaces
-for file in $(libraries_of "$program" $opened) $opened; do
+for file in $(libraries_of "$program" "$verbs" $opened) $opened; do
 	put "$file"
 done
 if [ -n "$recorder" ]; then

@@ -148,8 +148,25 @@ bool hl_verb_shares(const struct hl_verb *verb, const struct hl_option *table);
 
 #define HL_VERBS_MAX 64 /* more than there are */
 
+/*
+ * heapline is a program that has the verb 'record' and what that needs alone, as one is started for each program that is recorded, and a
+ * library with all verbs, which it loads for the others: loading what they are linked with takes longer than most recorded programs of a shell
+ * script run. main.c and verbs.c are the tables of the two.
+ */
+
 /* The verb of that number, from 0, those of guests last; NULL: there are no more. Help shows the verbs of a group in this order. */
 const struct hl_verb *hl_verb_at(size_t number);
+
+/* Runs ${verb}, with ${request} filled in and the operands that are left. Returns the exit status. */
+int hl_verb_run(const struct hl_verb *verb, void *request, int argc, char **argv);
+
+/* What heapline does with the words of its command line. Returns the exit status. */
+int hl_cli_run(int argc, char **argv);
+
+/* The same in the library, where HL_VERBS_MAIN names it. */
+#define HL_VERBS_MAIN "hl_verbs_main"
+typedef int hl_verbs_main_fn(int argc, char **argv);
+__attribute__((visibility("default"))) hl_verbs_main_fn hl_verbs_main;
 
 extern const struct hl_verb hl_verb_why;
 extern const struct hl_verb hl_verb_record;

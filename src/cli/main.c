@@ -1,75 +1,71 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The heapline program: finds the verb, parses its options, runs it, and checks standard output. */
+/* The heapline program: records by itself, and loads the library of verbs for all else. */
 #include "cli/cli.h"
-#include "cli/view_options.h"
 
-#include "base/cleanup.h"
-#include "base/self.h"
-#include "base/user.h"
-
-#include <errno.h>
-#include <locale.h>
-#include <stdio.h>
+#include <dlfcn.h>
+#include <limits.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-static int run_verb(const struct hl_verb *verb, int argc, char **argv)
-{
-	HL_FREED void *request = malloc(verb->request_bytes + 1);
-	int first_operand;
+#define LIBRARY "heapline-verbs.so"
 
-	if (!request)
-		return hl_cli_error("out of memory");
-	if (verb->request)
-		memcpy(request, verb->request, verb->request_bytes);
-	int status = hl_options_parse(verb, argc, argv, request, &first_operand);
-	if (status >= 0)
-		return status;
-	argc -= first_operand;
-	argv += first_operand;
-	return verb->run ? verb->run(request, argc, argv) : hl_view_run(verb, argc, argv, request);
+/* ---- the table of verbs ---- */
+
+const struct hl_guest_outside *const hl_guests_outside[HL_GUESTS_OUTSIDE_MAX + 1];
+
+const struct hl_verb *hl_verb_at(size_t number)
+{
+	return number == 0 ? &hl_verb_record : NULL;
 }
 
-static int dispatch(int argc, char **argv)
+int hl_verb_run(const struct hl_verb *verb, void *request, int argc, char **argv)
 {
-	if (argc < 2) {
-		hl_help_program(stderr);
-		return HL_EXIT_USAGE;
+	return verb->run(request, argc, argv);
+}
+
+/* ---- the library ---- */
+
+/* A program with file capabilities may have been linked into a folder of its user, who has not got them. */
+static bool is_trusted(const char *path)
+{
+	struct stat file;
+
+	if (!getauxval(AT_SECURE))
+		return access(path, R_OK) == 0;
+	return stat(path, &file) == 0 && !file.st_uid && !(file.st_mode & (S_IWGRP | S_IWOTH));
+}
+
+/* Beside the program in a build, elsewhere in an installation, which may have been moved. */
+static void *open_library(void)
+{
+	static const char *const places[] = {LIBRARY, HL_PRIVATE_FROM_BIN "/" LIBRARY};
+	char program[PATH_MAX], path[PATH_MAX + sizeof(HL_PRIVATE_FROM_BIN LIBRARY)];
+	const char *executed = (const char *)getauxval(AT_EXECFN);
+	ssize_t size = readlink("/proc/self/exe", program, sizeof(program));
+
+	if (size < 0) /* where no /proc is mounted */
+		size = snprintf(program, sizeof(program), "%s", executed);
+	while (size > 0 && size < PATH_MAX && program[size - 1] != '/')
+		size--;
+	for (size_t i = 0; i < HL_COUNT_OF(places); i++) {
+		snprintf(path, sizeof(path), "%.*s%s", (int)size, program, places[i]);
+		if (is_trusted(path))
+			return dlopen(path, RTLD_LAZY | RTLD_LOCAL);
 	}
-	if (!strcmp(argv[1], HL_SELF_WITH_PARENT) && argc > 3) {
-		if (!hl_self_keep_to_parent(argv[2]))
-			return HL_EXIT_FAILED;
-		argv += 2;
-		argc -= 2;
-	}
-	if (!strcmp(argv[1], HL_SELF_AS_USER) && argc > 3) {
-		int r = hl_user_become(argv[2]);
-		if (r < 0)
-			return hl_cli_error("cannot run '%s' as user '%s': %s", argv[3], argv[2],
-					    strerror(-r));
-		argv += 2;
-		argc -= 2;
-	}
-	if (!strcmp(argv[1], "--complete"))
-		return hl_complete(argc - 2, argv + 2);
-	if (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help"))
-		return run_verb(&hl_verb_help, 1, argv + 1);
-	if (!strcmp(argv[1], "-V") || !strcmp(argv[1], "--version"))
-		return run_verb(&hl_verb_version, 1, argv + 1);
-	const struct hl_verb *verb = hl_verb_find(argv[1]);
-	if (!verb)
-		return hl_cli_unknown_verb(argv[1]);
-	return run_verb(verb, argc - 1, argv + 1);
+	return dlopen(HL_PRIVATE "/" LIBRARY, RTLD_LAZY | RTLD_LOCAL);
 }
 
 int main(int argc, char **argv)
 {
-	setlocale(LC_CTYPE, ""); /* for the width of letters in tables */
-	int status = dispatch(argc, argv);
-	if (fflush(stdout) == 0 && !ferror(stdout))
-		return status;
-	if (errno != EPIPE) /* a reader that went away wanted no more */
-		hl_cli_error("cannot write standard output: %s; what was written is incomplete",
-			     strerror(errno));
-	return status ? status : HL_EXIT_FAILED;
+	if (argc > 1 && !strcmp(argv[1], hl_verb_record.name))
+		return hl_cli_run(argc, argv);
+	void *library = open_library();
+	hl_verbs_main_fn *run = NULL;
+	if (library)
+		*(void **)&run = dlsym(library, HL_VERBS_MAIN);
+	if (!run)
+		return hl_cli_error("cannot load its verbs: %s; install heapline again", dlerror());
+	return run(argc, argv);
 }

@@ -545,7 +545,7 @@ int hl_complete(int count, char **words)
 {
 	const struct hl_verb *verb = count > 1 ? hl_verb_find(words[0]) : NULL;
 
-	if (count == 1 || (count == 2 && verb == &hl_verb_help && words[1][0] != '-'))
+	if (count == 1 || (count == 2 && verb && !strcmp(verb->name, "help") && words[1][0] != '-'))
 		for (size_t i = 0; (verb = hl_verb_at(i)); i++)
 			printf("%s\t%s\n", verb->name, verb->summary);
 	else if (verb)

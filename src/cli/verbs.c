@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The table of verbs. */
+/* The table of verbs, and the way into the library that has them all. */
 #include "cli/cli.h"
+#include "cli/view_options.h"
 
 #include "guests/outside.h"
 
-#include <string.h>
+#include <locale.h>
 
 /* clang-format off */
 static const struct hl_verb *const verbs[] = {
@@ -64,20 +65,13 @@ const struct hl_verb *hl_verb_at(size_t number)
 	return NULL;
 }
 
-const struct hl_verb *hl_verb_find(const char *name)
+int hl_verb_run(const struct hl_verb *verb, void *request, int argc, char **argv)
 {
-	const struct hl_verb *verb = NULL;
-
-	for (size_t i = 0; (verb = hl_verb_at(i)); i++)
-		if (!strcmp(verb->name, name))
-			break;
-	return verb;
+	return verb->run ? verb->run(request, argc, argv) : hl_view_run(verb, argc, argv, request);
 }
 
-bool hl_verb_shares(const struct hl_verb *verb, const struct hl_option *table)
+int hl_verbs_main(int argc, char **argv)
 {
-	for (size_t i = 0; i < HL_SHARED_TABLES; i++)
-		if (verb->shared_options[i] == table)
-			return true;
-	return false;
+	setlocale(LC_CTYPE, ""); /* for the width of letters in tables */
+	return hl_cli_run(argc, argv);
 }

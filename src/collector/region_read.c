@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/frame_key.h"
 
+#define XXH_INLINE_ALL
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

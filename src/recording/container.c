@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "recording/recording.h"
 
+#define XXH_INLINE_ALL
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>

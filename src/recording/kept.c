@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 
+#define XXH_INLINE_ALL
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>

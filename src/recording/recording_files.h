@@ -70,10 +70,10 @@ struct hl_container_writer {
 	struct hl_section_entry table[HL_CONTAINER_SECTIONS_MAX];
 	uint32_t added;
 	uint64_t position;
-	struct XXH3_state_s *hash; /* of the section that has begun; else NULL */
-	bool takes_frames;	   /* it consists of frames that the caller has made */
-	struct ZSTD_CCtx_s *zstd;  /* NULL until a section is compressed */
-	uint8_t *compressed;	   /* what zstd puts out */
+	void *hash;		  /* XXH3_state_t, of the section that has begun; else NULL */
+	bool takes_frames;	  /* it consists of frames that the caller has made */
+	struct ZSTD_CCtx_s *zstd; /* NULL until a section is compressed */
+	uint8_t *compressed;	  /* what zstd puts out */
 	size_t held_bytes; /* of the file's begin, written at its end: most files are short */
 	uint8_t held[HL_CONTAINER_HELD_BYTES];
 };

@@ -117,13 +117,14 @@ def ramdisk_module(folder, path):
 def guest_files(folder):
     """Files of the machine, by their paths there."""
     recorder = os.path.join(harness.BUILD, "src/recorder/libheapline.so.0")
-    files = {"bin/busybox": f"{folder}/busybox", "hl/heapline": harness.HEAPLINE,
+    verbs = os.path.join(harness.BUILD, "heapline-verbs.so")
+    files = {"bin/busybox": f"{folder}/busybox", "hl/heapline": harness.HEAPLINE, "hl/heapline-verbs.so": verbs,
              "hl/src/recorder/libheapline.so.0": recorder,
              "init": os.path.join(harness.SOURCES, "kernel_guest.sh"),
              "hl/guest.sh": os.path.join(harness.SOURCES, "guest.sh"),
              "hl/setpriv": harness.need("setpriv"),
              **{f"hl/{name}": harness.program(name) for name in PROGRAMS}}
-    files |= {library.lstrip("/"): library for library in libraries(harness.HEAPLINE)}
+    files |= {library.lstrip("/"): library for library in libraries(verbs)}
     beside = os.path.dirname(next(path for path in files if path.endswith("/libc.so.6")))
     if os.path.exists(served := f"/{beside}/libmicrohttpd.so.12"):  # loaded when it is needed
         files[served.lstrip("/")] = served

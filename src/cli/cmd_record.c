@@ -188,16 +188,17 @@ static int record_program(const struct request *request, const char *recorder,
 		return HL_RECORD_FAILED;
 	}
 	int r = hl_launch_init(&launch, argv, environment, request->waits, &err);
+	if (r == 0) {
+		name = hl_record_name(&request->record, argv[0], launch.pid);
+		if (name)
+			status = run_program(request, &launch, collector, examined, argv[0], name);
+		else
+			hl_cli_error("out of memory");
+		hl_launch_release(&launch);
+	} else
+		say_error(&err, status);
 	if (is_preloaded)
 		hl_preload_environment_free(environment);
-	if (r < 0)
-		return say_error(&err, HL_RECORD_FAILED);
-	name = hl_record_name(&request->record, argv[0], launch.pid);
-	if (name)
-		status = run_program(request, &launch, collector, examined, argv[0], name);
-	else
-		hl_cli_error("out of memory");
-	hl_launch_release(&launch);
 	return status;
 }
 

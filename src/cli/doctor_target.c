@@ -238,10 +238,12 @@ static void judge_record(struct patient *patient)
 
 static void judge_attach(struct patient *patient)
 {
+	HL_CLEANUP(hl_examinee_close) struct hl_examinee examinee;
 	char command[64], program[32];
 
 	snprintf(program, sizeof(program), "/proc/%d/exe", patient->pid);
-	const char *hidden = hl_examine_hidden_allocator(program);
+	hl_examinee_open(program, &examinee);
+	const char *hidden = hl_examine_hidden_allocator(&examinee);
 	snprintf(command, sizeof(command), "heapline attach -p %d -d 60", patient->pid);
 	if (is_recorded(patient))
 		snprintf(hl_doctor_add(patient->doctor, "attach", HL_DOCTOR_NO, "%s", "")->reason,
@@ -568,14 +570,17 @@ static void judge_recording(struct hl_doctor *doctor, const char *path, char *co
 	struct stat status;
 	struct hl_error err = {0};
 	const struct hl_examined examined = hl_examine_file(path, program);
+	HL_CLEANUP(hl_examinee_close) struct hl_examinee examinee;
+
+	hl_examinee_open(program, &examinee);
 	const char *function =
-		examined.reason || examined.entered ? NULL : hl_examine_allocator(program);
-	const char *hidden = examined.reason ? NULL : hl_examine_hidden_allocator(program);
+		examined.reason || examined.entered ? NULL : hl_examine_allocator(&examinee);
+	const char *hidden = examined.reason ? NULL : hl_examine_hidden_allocator(&examinee);
 	char unseen[HL_EXAMINE_UNSEEN_MAX] = "";
 	int r = hl_doctor_try_recording(&err);
 
 	if (!examined.reason && !examined.entered)
-		hl_examine_unseen(program, unseen);
+		hl_examine_unseen(&examinee, unseen);
 	put_command(command, sizeof(command), "", "", argv[0], argv);
 	hl_doctor_say(doctor, "target", "program", "%s%s%s", path,
 		      strcmp(path, program) ? ", a script, run by " : "",

@@ -314,14 +314,13 @@ static void allow_descriptors(void)
 }
 
 /* An exact recording needs memory of the group that the program may be short of. */
-static void say_room(const struct hl_record_request *request, pid_t pid)
+static void say_room(const struct hl_record_request *request, const struct hl_collector *collector,
+		     pid_t pid)
 {
-	struct hl_memory_group *group = request->sample_bytes ? NULL : hl_memory_group_open(pid);
 	char sentence[HL_WARNING_BYTES];
 
-	if (hl_memory_group_describe_room(group, pid, sentence))
+	if (!request->sample_bytes && hl_collector_describe_room(collector, pid, sentence))
 		hl_cli_note("%s", sentence);
-	hl_memory_group_free(group);
 }
 
 int hl_record_begin(const struct hl_record_request *request, struct hl_collector *collector,
@@ -330,7 +329,7 @@ int hl_record_begin(const struct hl_record_request *request, struct hl_collector
 	allow_descriptors();
 	mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
 	mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
-	say_room(request, pid);
+	say_room(request, collector, pid);
 	return hl_collector_begin(collector, name, request->force, pid, err);
 }
 

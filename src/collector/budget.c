@@ -48,8 +48,8 @@ struct hl_budget {
 	struct {
 		char path[PATH_MAX];
 		uint64_t until_ns;
-	} unlimited; /* a group without limits, its own or above it */
-	int64_t bytes_per_ns;
+	} unlimited;	      /* a group without limits, its own or above it */
+	int64_t bytes_per_ns; /* 0: not asked yet */
 };
 
 struct hl_budget_watch {
@@ -75,8 +75,6 @@ struct hl_budget *hl_budget_new(const struct hl_budget_settings *settings)
 	if (!budget)
 		return NULL;
 	budget->settings = *settings;
-	long processors = sysconf(_SC_NPROCESSORS_ONLN);
-	budget->bytes_per_ns = BYTES_PER_NS * (processors > 0 ? processors : 1);
 	pthread_mutex_init(&budget->lock, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -132,6 +130,18 @@ static void look_at_limits(struct hl_budget_watch *watch, uint64_t now_ns)
 		open_gauge(watch, &group, now_ns);
 		hl_cgroup_release(&group);
 	}
+}
+
+bool hl_budget_sees_limit(struct hl_budget *budget, const struct hl_cgroup *group)
+{
+	struct hl_budget_watch watch = {.budget = budget};
+
+	pthread_mutex_lock(&budget->lock);
+	open_gauge(&watch, group, hl_clock_ns(CLOCK_MONOTONIC));
+	pthread_mutex_unlock(&budget->lock);
+	bool has_limit = watch.gauge.count > 0;
+	hl_cgroup_gauge_release(&watch.gauge);
+	return has_limit;
 }
 
 static int64_t lowest_limit(const struct hl_budget_watch *watch)
@@ -194,9 +204,13 @@ static void tell(struct hl_budget_watch *watch, struct hl_budget_verdict verdict
 }
 
 /* How long these bytes last. */
-static uint64_t wait_for(const struct hl_budget_watch *watch, int64_t bytes)
+static uint64_t wait_for(struct hl_budget *budget, int64_t bytes)
 {
-	uint64_t ns = (uint64_t)((bytes > 0 ? bytes : 0) / watch->budget->bytes_per_ns);
+	if (!budget->bytes_per_ns) {
+		long processors = sysconf(_SC_NPROCESSORS_ONLN);
+		budget->bytes_per_ns = BYTES_PER_NS * (processors > 0 ? processors : 1);
+	}
+	uint64_t ns = (uint64_t)((bytes > 0 ? bytes : 0) / budget->bytes_per_ns);
 
 	return ns < WAIT_MIN_NS ? WAIT_MIN_NS : ns > WAIT_MAX_NS ? WAIT_MAX_NS : ns;
 }
@@ -217,7 +231,7 @@ static uint64_t look_at_level(struct hl_budget_watch *watch, const struct hl_cgr
 		left += hl_cgroup_level_cache(level);
 	if (left <= reserve)
 		tell(watch, (struct hl_budget_verdict){.left = left, .limit = limit});
-	return wait_for(watch, left - reserve);
+	return wait_for(watch->budget, left - reserve);
 }
 
 static uint64_t look_at_group(struct hl_budget_watch *watch, uint64_t now_ns)
@@ -248,7 +262,7 @@ static uint64_t look_at_recorder(struct hl_budget_watch *watch)
 	}
 	if (watch->memory.bytes >= watch->most_bytes)
 		tell(watch, (struct hl_budget_verdict){.recorder_bytes = watch->memory.bytes});
-	return wait_for(watch, watch->most_bytes - most);
+	return wait_for(watch->budget, watch->most_bytes - most);
 }
 
 static uint64_t look(struct hl_budget_watch *watch, uint64_t now_ns)

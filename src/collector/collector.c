@@ -18,6 +18,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Callers that have connected and not yet said hello; more are turned away. */
@@ -228,9 +229,23 @@ int hl_collector_begin(struct hl_collector *collector, const char *path, bool re
 	start_timer(collector, HL_NS_PER_SECOND);
 	collector->begun = true;
 	collector->program = program;
-	collector->program_is_child = hl_identity_parent(program) == (uint32_t)getpid();
+	/* It may have ended, and only its parent may ask. */
+	collector->program_is_child =
+		waitid(P_PID, (id_t)program, &(siginfo_t){0}, WEXITED | WNOHANG | WNOWAIT) == 0;
 	begin_control(collector);
 	return 0;
+}
+
+bool hl_collector_describe_room(const struct hl_collector *collector, pid_t pid,
+				char sentence[HL_WARNING_BYTES])
+{
+	struct hl_memory_group *group = hl_memory_group_open(pid);
+	bool may_lack = group && collector->budget &&
+			hl_budget_sees_limit(collector->budget, hl_memory_group_at(group)) &&
+			hl_memory_group_describe_room(group, pid, sentence);
+
+	hl_memory_group_free(group);
+	return may_lack;
 }
 
 void hl_collector_warn(struct hl_collector *collector, const char *sentence)

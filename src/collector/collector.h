@@ -100,6 +100,10 @@ typedef void hl_collector_ready_fn(void *context);
 int hl_collector_heed(struct hl_collector *collector, int fd, hl_collector_ready_fn *ready,
 		      void *context);
 
+/* Whether an exact recording of ${pid} may need what is left below the limit of its memory control group; ${sentence} says so. */
+bool hl_collector_describe_room(const struct hl_collector *collector, pid_t pid,
+				char sentence[HL_WARNING_BYTES]);
+
 /* Adds ${sentence} to the recording's warnings. */
 void hl_collector_warn(struct hl_collector *collector, const char *sentence);
 
@@ -150,6 +154,14 @@ struct hl_launch {
 	int signal_fd;
 	sigset_t mask; /* as it was, for the program */
 	bool wait;     /* for its descendants, too */
+
+	/* The child reads all this, on a stack of its own, until it becomes the program. */
+	struct hl_launch_child {
+		int go_fd, other_go_fd, result_fd;
+		char **argv, **environment;
+	} child;
+	void *stack;
+	size_t stack_bytes;
 };
 
 /*
@@ -159,8 +171,8 @@ struct hl_launch {
 void hl_launch_guard_standard_streams(void);
 
 /*
- * Forks. The child waits for hl_launch_go; from here on heapline catches the signals that it will
- * forward. ${environment} is the program's. ${wait}: supervision goes on until all descendants have
+ * Makes a child, which waits for hl_launch_go; from here on heapline catches the signals that it will
+ * forward. ${argv} and ${environment} are the program's, and stay until hl_launch_go or hl_launch_release has returned. ${wait}: supervision goes on until all descendants have
  * ended, and those whose parents are gone become heapline's children.
  */
 int hl_launch_init(struct hl_launch *launch, char **argv, char **environment, bool wait,
@@ -257,31 +269,41 @@ struct hl_examined hl_examine_file(const char *path, char ret_program[PATH_MAX])
 /* Refuses such a program with -ENOTSUP and one sentence of both. */
 int hl_examine_program(const char *path, struct hl_examined *ret_examined, struct hl_error *err);
 
+/* A program that is asked more than one question. */
+struct hl_examinee {
+	int fd;
+	struct Elf *elf; /* NULL: it cannot be read, and has nothing of what is asked for */
+};
+
+void hl_examinee_open(const char *path, struct hl_examinee *ret_examinee);
+void hl_examinee_close(struct hl_examinee *examinee);
+
 /*
- * The function of a known allocator under a name of its own, mi_malloc for one, that the file at
- * ${path} brings in itself, so that no library can take its place: a constant; NULL when there is
+ * The function of a known allocator under a name of its own, mi_malloc for one, that the program
+ * brings in itself, so that no library can take its place: a constant; NULL when there is
  * none, or no symbol table says so.
  */
-const char *hl_examine_allocator(const char *path);
+const char *hl_examine_allocator(const struct hl_examinee *program);
 
 /* The name of an allocator that a program without symbols has built in, none of whose functions it exports; NULL: not found. Neither
  * record nor attach sees what it allocates. */
-const char *hl_examine_hidden_allocator(const char *path);
+const char *hl_examine_hidden_allocator(const struct hl_examinee *program);
 
 #define HL_EXAMINE_UNSEEN_MAX 256 /* bytes of names, with the NUL; no more than these are named */
 
 /*
- * Writes the functions of allocators that the file at ${path} calls by names of the allocator's own
+ * Writes the functions of allocators that the program calls by names of the allocator's own
  * and whose place the preloaded recorder does not take, separated by ", ": "" where there are none.
  */
-void hl_examine_unseen(const char *path, char ret_names[HL_EXAMINE_UNSEEN_MAX]);
+void hl_examine_unseen(const struct hl_examinee *program, char ret_names[HL_EXAMINE_UNSEEN_MAX]);
 
 #define HL_EXAMINE_VERSION_MAX 32 /* bytes of a version, with the NUL */
 
-/* If the file at ${path} holds an interpreter of a guest that exports nothing of itself, so that the recorder cannot
+/* If the program holds an interpreter of a guest that exports nothing of itself, so that the recorder cannot
  * find it: what helps, a constant; else NULL. Its text about itself says so, which stripping leaves; ${ret_version} is what it
  * names, "NAME 5.4.6". */
-const char *hl_examine_hidden_guest(const char *path, char ret_version[HL_EXAMINE_VERSION_MAX]);
+const char *hl_examine_hidden_guest(const struct hl_examinee *program,
+				    char ret_version[HL_EXAMINE_VERSION_MAX]);
 
 /* ---- program warnings ---- */
 

@@ -269,6 +269,9 @@ struct hl_budget_verdict {
 struct hl_budget *hl_budget_new(const struct hl_budget_settings *settings);
 void hl_budget_free(struct hl_budget *budget); /* NULL is fine; after all watches */
 
+/* Whether ${group} or one above it has a limit: most have none, and next to nothing is read of a process of such a group. */
+bool hl_budget_sees_limit(struct hl_budget *budget, const struct hl_cgroup *group);
+
 /* Looks at ${group}, that of ${pid} or NULL, before it is recorded; a limit may still be set later. NULL without memory. */
 struct hl_budget_watch *hl_budget_watch_new(struct hl_budget *budget, pid_t pid,
 					    const struct hl_cgroup *group);

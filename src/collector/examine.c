@@ -336,10 +336,22 @@ int hl_examine_program(const char *path, struct hl_examined *ret_examined, struc
 			    examined.remedy);
 }
 
-const char *hl_examine_allocator(const char *path)
+void hl_examinee_open(const char *path, struct hl_examinee *ret_examinee)
 {
-	HL_CLOSED int fd = open_program(path);
-	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
+	ret_examinee->fd = open_program(path);
+	ret_examinee->elf = hl_elf_open(ret_examinee->fd);
+}
+
+void hl_examinee_close(struct hl_examinee *examinee)
+{
+	elf_end(examinee->elf);
+	if (examinee->fd >= 0)
+		close(examinee->fd);
+}
+
+const char *hl_examine_allocator(const struct hl_examinee *program)
+{
+	Elf *elf = program->elf;
 	struct hl_elf_symbols all = {.elf = elf, .tables = HL_ELF_SYMTAB | HL_ELF_DYNSYM};
 
 	while (elf && hl_elf_symbols_next(&all)) {
@@ -364,10 +376,9 @@ static bool exports_allocator(Elf *elf)
 	return false;
 }
 
-const char *hl_examine_hidden_allocator(const char *path)
+const char *hl_examine_hidden_allocator(const struct hl_examinee *program)
 {
-	HL_CLOSED int fd = open_program(path);
-	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
+	Elf *elf = program->elf;
 	const char *name = NULL;
 
 	if (!elf || !hl_elf_loader(elf) || has_section(elf, ".symtab") || exports_allocator(elf))
@@ -382,27 +393,36 @@ const char *hl_examine_hidden_allocator(const char *path)
 	return name;
 }
 
-void hl_examine_unseen(const char *path, char ret_names[HL_EXAMINE_UNSEEN_MAX])
+/* The recorder that is preloaded, once ${called} looks like a function of an allocator. */
+static bool is_taken(struct hl_examinee *recorder, bool *has_looked, const char *called)
 {
-	char recorder_path[PATH_MAX];
+	char path[PATH_MAX];
+
+	if (!*has_looked && hl_preload_find(HL_PRELOAD_RECORDER, path, sizeof(path), NULL) == 0)
+		hl_examinee_open(path, recorder);
+	*has_looked = true;
+	return !recorder->elf || exports(recorder->elf, called);
+}
+
+void hl_examine_unseen(const struct hl_examinee *program, char ret_names[HL_EXAMINE_UNSEEN_MAX])
+{
+	struct hl_elf_symbols called = {.elf = program->elf, .tables = HL_ELF_DYNSYM};
+	struct hl_examinee recorder = {.fd = -1};
+	bool has_looked = false;
 	size_t length = 0;
 
 	ret_names[0] = '\0';
-	if (hl_preload_find(HL_PRELOAD_RECORDER, recorder_path, sizeof(recorder_path), NULL) < 0)
-		return;
-	HL_CLOSED int fd = open_program(path), recorder_fd = open_program(recorder_path);
-	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
-	HL_CLEANUP(hl_elf_cleanup) Elf *recorder = hl_elf_open(recorder_fd);
-	struct hl_elf_symbols called = {.elf = elf, .tables = HL_ELF_DYNSYM};
-	while (elf && recorder && hl_elf_symbols_next(&called)) {
+	while (program->elf && hl_elf_symbols_next(&called)) {
 		size_t added = strlen(called.name) + 2;
 		if (called.symbol.st_shndx != SHN_UNDEF ||
-		    !hl_allocator_name_resembles(called.name) || exports(recorder, called.name) ||
+		    !hl_allocator_name_resembles(called.name) ||
+		    is_taken(&recorder, &has_looked, called.name) ||
 		    length + added >= HL_EXAMINE_UNSEEN_MAX)
 			continue;
 		length += (size_t)snprintf(ret_names + length, HL_EXAMINE_UNSEEN_MAX - length,
 					   "%s%s", length ? ", " : "", called.name);
 	}
+	hl_examinee_close(&recorder);
 }
 
 /* ---- interpreters ---- */
@@ -438,12 +458,12 @@ static bool is_hidden(Elf *elf, const Elf_Data *constants, const struct hl_guest
 	return mark->text != NULL;
 }
 
-const char *hl_examine_hidden_guest(const char *path, char ret_version[HL_EXAMINE_VERSION_MAX])
+const char *hl_examine_hidden_guest(const struct hl_examinee *program,
+				    char ret_version[HL_EXAMINE_VERSION_MAX])
 {
 	GElf_Shdr header;
 
-	HL_CLOSED int fd = open_program(path);
-	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
+	Elf *elf = program->elf;
 	Elf_Scn *section = elf ? hl_elf_find_section(elf, ".rodata", &header) : NULL;
 	const Elf_Data *constants = section ? elf_rawdata(section, NULL) : NULL;
 	for (size_t i = 0; constants && constants->d_buf && hl_guest_traits[i]; i++)

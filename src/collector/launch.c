@@ -10,10 +10,12 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -168,6 +170,8 @@ void hl_preload_environment_free(char **environment)
 /* Exit status of the child when it cannot become the program; nobody sees it. */
 #define CHILD_FAILED 125
 
+#define CHILD_STACK_BYTES (64 << 10) /* execvpe() has a path there */
+
 /* No signal is lost, so poll() needs no time limit. */
 #define NO_TIMEOUT (-1)
 
@@ -191,21 +195,48 @@ void hl_launch_guard_standard_streams(void)
 
 /* ---- the child ---- */
 
-static _Noreturn void become_program(const struct hl_launch *launch, int go_fd, int result_fd,
-				     char **argv, char **environment)
+static int become_program(void *context)
 {
+	const struct hl_launch *launch = context;
+	const struct hl_launch_child *child = &launch->child;
 	char byte;
 
 	/* Our copy of the other end would keep the pipe open after heapline's death. */
-	close(launch->go_fd);
-	if (read(go_fd, &byte, 1) != 1)
+	close(child->other_go_fd);
+	if (read(child->go_fd, &byte, 1) != 1)
 		_exit(CHILD_FAILED);
 	sigprocmask(SIG_SETMASK, &launch->mask, NULL);
-	execvpe(argv[0], argv, environment);
+	execvpe(child->argv[0], child->argv, child->environment);
 	int error = errno;
-	if (write(result_fd, &error, sizeof(error)) < 0)
+	if (write(child->result_fd, &error, sizeof(error)) < 0)
 		_exit(CHILD_FAILED);
 	_exit(CHILD_FAILED);
+}
+
+/*
+ * The child has our memory, and a stack in it, until it becomes the program: it would copy the tables of all pages, and both would
+ * copy each page that they write to. It allocates nothing; errno is the same, too, and ours is not set while it is let go. An emulator may know
+ * no such processes.
+ */
+static pid_t start_child(struct hl_launch *launch)
+{
+	size_t words = 0;
+
+	while (launch->child.argv[words])
+		words++;
+	/* execvpe() copies the words to run a script without '#!'. */
+	launch->stack_bytes = CHILD_STACK_BYTES + words * sizeof(char *);
+	launch->stack = mmap(NULL, launch->stack_bytes, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	if (launch->stack == MAP_FAILED) {
+		launch->stack = NULL;
+		return -1;
+	}
+	uintptr_t end = ((uintptr_t)launch->stack + launch->stack_bytes) & ~(uintptr_t)15;
+	pid_t pid = clone(become_program, (void *)end, CLONE_VM | SIGCHLD, launch);
+	if (pid < 0 && errno == EINVAL && (pid = fork()) == 0)
+		become_program(launch);
+	return pid;
 }
 
 /* ---- starting ---- */
@@ -221,9 +252,8 @@ static int fork_child(struct hl_launch *launch, const int go[2], const int resul
 {
 	launch->go_fd = go[1];
 	launch->result_fd = result[0];
-	pid_t pid = fork();
-	if (pid == 0)
-		become_program(launch, go[0], result[1], argv, environment);
+	launch->child = (struct hl_launch_child){go[0], go[1], result[1], argv, environment};
+	pid_t pid = start_child(launch);
 	int error = errno;
 	close(go[0]);
 	close(result[1]);
@@ -293,6 +323,8 @@ void hl_launch_release(struct hl_launch *launch)
 		if (launch->pid > 0)
 			waitpid(launch->pid, NULL, 0);
 	}
+	if (launch->stack)
+		munmap(launch->stack, launch->stack_bytes);
 	if (launch->result_fd >= 0)
 		close(launch->result_fd);
 	if (launch->signal_fd >= 0)

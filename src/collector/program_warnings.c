@@ -236,6 +236,7 @@ static void warn_of_program(struct hl_program_warnings *warnings, struct hl_arch
 			    const struct hl_tracked *tracked)
 {
 	const struct hl_identity *program = &tracked->identity;
+	HL_CLEANUP(hl_examinee_close) struct hl_examinee examinee = {.fd = -1};
 
 	for (size_t i = 0; i < HL_COUNT_OF(warnings->examined); i++)
 		if (warnings->examined[i].device == program->device &&
@@ -244,15 +245,16 @@ static void warn_of_program(struct hl_program_warnings *warnings, struct hl_arch
 	size_t place = warnings->examined_count++ % HL_COUNT_OF(warnings->examined);
 	warnings->examined[place].device = program->device;
 	warnings->examined[place].inode = program->inode;
+	hl_examinee_open(program->executable, &examinee);
 	/* In a process that runs, the allocator's functions are found wherever they are. */
-	const char *function = tracked->attached ? NULL : hl_examine_allocator(program->executable);
+	const char *function = tracked->attached ? NULL : hl_examine_allocator(&examinee);
 	if (function)
 		hl_archive_warn(archive,
 				"'%s' has an allocator of its own linked into it ('%s'), whose "
 				"allocations are not seen; 'heapline stacks -p PID' traces them "
 				"while it runs",
 				program->executable, function);
-	const char *hidden = hl_examine_hidden_allocator(program->executable);
+	const char *hidden = hl_examine_hidden_allocator(&examinee);
 	if (hidden)
 		hl_archive_warn(
 			archive,
@@ -262,14 +264,14 @@ static void warn_of_program(struct hl_program_warnings *warnings, struct hl_arch
 			program->executable, hidden);
 	char unseen[HL_EXAMINE_UNSEEN_MAX] = "";
 	if (!tracked->attached)
-		hl_examine_unseen(program->executable, unseen);
+		hl_examine_unseen(&examinee, unseen);
 	if (unseen[0])
 		hl_archive_warn(archive,
 				"'%s' calls functions of an allocator that this heapline does not "
 				"know (%s); what they allocate and free is not seen",
 				program->executable, unseen);
 	char version[HL_EXAMINE_VERSION_MAX];
-	const char *remedy = hl_examine_hidden_guest(program->executable, version);
+	const char *remedy = hl_examine_hidden_guest(&examinee, version);
 	if (remedy)
 		hl_archive_warn(
 			archive,

@@ -121,13 +121,13 @@ static void identity_release(struct hl_identity *identity)
 }
 
 /* What cannot be read is left empty. 0 or -ENOMEM. */
-static int identity_read(pid_t pid, struct hl_identity *ret_identity)
+static int identity_read(pid_t pid, bool attached, struct hl_identity *ret_identity)
 {
 	struct hl_identity identity = {
 		.parent_pid = hl_identity_parent(pid),
 		.executable = hl_process_run_path(pid),
 		.command = calloc(1, sizeof(*identity.command)),
-		.random_bytes = hl_process_auxv(pid, AT_RANDOM),
+		.random_bytes = attached ? hl_process_auxv(pid, AT_RANDOM) : 0,
 	};
 
 	identity_refresh(&identity, pid);
@@ -200,12 +200,13 @@ int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settin
 	if (r == 0)
 		hl_budget_begin(tracked->budget, tracked->region.header);
 	if (r == 0)
-		r = identity_read(pid, &tracked->identity);
+		r = identity_read(pid, tracked->attached, &tracked->identity);
 	if (r < 0) {
 		hl_tracked_free(tracked);
 		return r;
 	}
-	tracked->first_anonymous_bytes = hl_process_status_read(pid).anonymous_bytes;
+	if (tracked->attached)
+		tracked->first_anonymous_bytes = hl_process_status_read(pid).anonymous_bytes;
 	hl_code_files_refresh(&tracked->code_files, pid);
 	hl_mailbox_reader_init(&tracked->mailbox, &tracked->region.header->mailbox, 0);
 	*ret_tracked = tracked;
@@ -289,6 +290,7 @@ void hl_tracked_set_forked(struct hl_tracked *tracked)
 {
 	if (!identity_read_name((pid_t)tracked->identity.parent_pid, tracked->first_name))
 		strcpy(tracked->first_name, tracked->identity.name);
+	tracked->first_anonymous_bytes = hl_process_status_read(tracked->pid).anonymous_bytes;
 }
 
 void hl_tracked_set_from_start(struct hl_tracked *tracked)

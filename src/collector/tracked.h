@@ -34,7 +34,7 @@ struct hl_identity {
 	ino_t inode;			 /* of the executable; 0 when unknown */
 	char name[HL_IDENTITY_NAME_MAX]; /* the kernel's, of its main thread; "" when unknown */
 	uint64_t
-		random_bytes; /* address of AT_RANDOM, which differs after each exec; 0 when unknown */
+		random_bytes; /* address of AT_RANDOM of one that was entered, which differs after each exec; 0 when unknown */
 };
 
 /* 0 when unknown. */
@@ -86,7 +86,7 @@ struct hl_tracked {
 	bool ran_before;		       /* and it, or its parent, ran already then */
 	struct hl_recorder_memory recorder_memory;
 	int64_t first_anonymous_bytes,
-		anonymous_bytes; /* in RAM, at first and when last looked at */
+		anonymous_bytes; /* in RAM, at first, 0 of a program from its start, and when last looked at */
 	bool arrived;		 /* counted as a child that was expected */
 	bool is_another; /* another program runs in its place, as far as is known unrecorded */
 	char successor[HL_IDENTITY_NAME_MAX]; /* that one's name */

@@ -59,17 +59,29 @@ static uint64_t value_on_stack(pid_t pid, uint64_t type)
 			(count - at - 1) / (sizeof(Elf64_auxv_t) / sizeof(*words)), type);
 }
 
-/* The value that the kernel shows and, in ${ret_own}, the program's own. */
-static void read_value(pid_t pid, uint64_t type, uint64_t *ret_shown, uint64_t *ret_own)
-{
+/* What the kernel shows. */
+struct vector {
 	Elf64_auxv_t items[AUXV_MAX];
-	ssize_t size = hl_proc_read(pid, "auxv", (char *)items, sizeof(items));
-	size_t count = size > 0 ? (size_t)size / sizeof(*items) : 0;
-	uint64_t shown = value_of(items, count, type), replaced = 0;
+	size_t count;
+};
+
+static void read_vector(pid_t pid, struct vector *ret_vector)
+{
+	ssize_t size =
+		hl_proc_read(pid, "auxv", (char *)ret_vector->items, sizeof(ret_vector->items));
+
+	ret_vector->count = size > 0 ? (size_t)size / sizeof(*ret_vector->items) : 0;
+}
+
+/* The value that the kernel shows and, in ${ret_own}, the program's own. */
+static void find_value(pid_t pid, const struct vector *vector, uint64_t type, uint64_t *ret_shown,
+		       uint64_t *ret_own)
+{
+	uint64_t shown = value_of(vector->items, vector->count, type), replaced = 0;
 
 	/* Without a loader at AT_BASE, what was executed is static, or a loader itself. */
 	if (shown && (type == AT_PHDR || type == AT_PHNUM || type == AT_ENTRY) &&
-	    !value_of(items, count, AT_BASE))
+	    !value_of(vector->items, vector->count, AT_BASE))
 		replaced = value_on_stack(pid, type);
 	*ret_shown = shown;
 	*ret_own = replaced ? replaced : shown;
@@ -77,19 +89,21 @@ static void read_value(pid_t pid, uint64_t type, uint64_t *ret_shown, uint64_t *
 
 uint64_t hl_process_auxv(pid_t pid, uint64_t type)
 {
+	struct vector vector;
 	uint64_t shown, own;
 
-	read_value(pid, type, &shown, &own);
+	read_vector(pid, &vector);
+	find_value(pid, &vector, type, &shown, &own);
 	return own;
 }
 
 /* The path of the program that a loader which was executed has loaded; else NULL. */
-static char *find_loaded(pid_t pid)
+static char *find_loaded(pid_t pid, const struct vector *vector)
 {
 	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
 	uint64_t shown, headers;
 
-	read_value(pid, AT_PHDR, &shown, &headers);
+	find_value(pid, vector, AT_PHDR, &shown, &headers);
 	if (headers == shown || hl_maps_read(pid, &maps, NULL) < 0)
 		return NULL;
 	const struct hl_map *map = hl_maps_find(&maps, headers);
@@ -97,10 +111,10 @@ static char *find_loaded(pid_t pid)
 }
 
 /* The path that the program was executed by, as the kernel keeps it on the stack; false when it cannot be read. */
-static bool read_executed(pid_t pid, char ret_path[PATH_MAX])
+static bool read_executed(pid_t pid, const struct vector *vector, char ret_path[PATH_MAX])
 {
 	char name[PATH_MAX] = "", folder[PATH_MAX], link[32];
-	uint64_t address = hl_process_auxv(pid, AT_EXECFN);
+	uint64_t address = value_of(vector->items, vector->count, AT_EXECFN);
 	HL_CLOSED int memory = address ? hl_proc_open_memory(pid, O_RDONLY) : -1;
 
 	if (memory < 0 || pread(memory, name, sizeof(name) - 1, (off_t)address) <= 0)
@@ -127,18 +141,18 @@ static bool is_emulator(const char *link)
 	       header.e_machine != HL_ELF_MACHINE;
 }
 
-char *hl_process_executable(pid_t pid)
+static char *find_executable(pid_t pid, const struct vector *vector)
 {
 	static const char deleted[] = " (deleted)";
 	size_t mark = sizeof(deleted) - 1;
 	char link[32], path[PATH_MAX];
 	struct stat status;
-	char *loaded = find_loaded(pid);
+	char *loaded = find_loaded(pid, vector);
 
 	if (loaded)
 		return loaded;
 	snprintf(link, sizeof(link), "/proc/%d/exe", hl_proc_thread(pid));
-	if (is_emulator(link) && read_executed(pid, path))
+	if (is_emulator(link) && read_executed(pid, vector, path))
 		return strdup(path);
 	ssize_t read = readlink(link, path, sizeof(path));
 	size_t length = read > 0 ? (size_t)read : 0;
@@ -146,6 +160,14 @@ char *hl_process_executable(pid_t pid)
 	    stat(link, &status) == 0 && !status.st_nlink)
 		length -= mark;
 	return strndup(path, length);
+}
+
+char *hl_process_executable(pid_t pid)
+{
+	struct vector vector;
+
+	read_vector(pid, &vector);
+	return find_executable(pid, &vector);
 }
 
 /* Whether both are paths of one file as the target sees them. */
@@ -164,10 +186,12 @@ static bool is_same_file(pid_t pid, const char *left, const char *right)
 char *hl_process_run_path(pid_t pid)
 {
 	char executed[PATH_MAX];
-	char *path = hl_process_executable(pid);
+	struct vector vector;
 
+	read_vector(pid, &vector);
+	char *path = find_executable(pid, &vector);
 	/* What /proc links to has the names of descriptors there. */
-	if (!path || !read_executed(pid, executed) || !strncmp(executed, "/proc/", 6))
+	if (!path || !read_executed(pid, &vector, executed) || !strncmp(executed, "/proc/", 6))
 		return path;
 	const char *name = hl_path_basename(executed);
 	if (strncmp(hl_path_basename(path), name, strlen(name)) == 0 ||

@@ -25,7 +25,7 @@ packages() {
 		rustc python3 python3-dev python3-jsonschema python3-yaml ruby nodejs util-linux procps tmux graphviz esbuild node-typescript \
 		python3-selenium chromium chromium-driver fonts-dejavu-core debootstrap \
 		google-perftools libgoogle-perftools4 libgoogle-perftools-dev libjemalloc2 libjemalloc-dev mariadb-server-core mariadb-client-core php-cli libfcgi-bin puma curl prometheus clickhouse-server crun \
-		qemu-system-arm qemu-system-x86 qemu-user g++-aarch64-linux-gnu erlang-tools cmake libgtest-dev catch2 python3-yaml python3-pytest-xdist python3-pytest python3-gunicorn liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev lua5.1 lua5.2 lua5.3 lua5.4 luajit libluajit-5.1-dev neovim \
+		qemu-system-arm qemu-system-x86 qemu-user g++-aarch64-linux-gnu spin erlang-tools cmake libgtest-dev catch2 python3-yaml python3-pytest-xdist python3-pytest python3-gunicorn liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev lua5.1 lua5.2 lua5.3 lua5.4 luajit libluajit-5.1-dev neovim \
 		'libmimalloc3|libmimalloc2.0' libtcmalloc-minimal4 lintian reuse mkdocs-material mandoc ;;
 	# Of the unit and cli tests, and of those that every release must pass in a few minutes.
 	# Subjects of tests/versions.py, which runs in a release of its own: services do not start there.

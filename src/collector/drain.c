@@ -288,7 +288,7 @@ static uint64_t lost_events(const struct hl_drain *drain)
 	uint64_t places = drain->view.layout->areas[HL_AREA_THREADS].capacity / sizeof(*threads);
 
 	for (uint32_t i = 0; i < count && i < places; i++)
-		lost += __atomic_load_n(&threads[i].lost_log_events, __ATOMIC_RELAXED);
+		lost += __atomic_load_n(&threads[i].lost_log_events, __ATOMIC_ACQUIRE);
 	return lost;
 }
 

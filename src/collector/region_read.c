@@ -11,6 +11,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/frame_key.h"
+#include "base/machine.h"
 
 #define XXH_INLINE_ALL
 #include <errno.h>
@@ -112,6 +113,28 @@ static int64_t difference(uint64_t a, uint64_t b)
 	return (int64_t)(a - b);
 }
 
+/* How often a cell whose thread notes one mark after the other is looked at. */
+#define CELL_LOOKS 1000
+
+/*
+ * A copy whose counters are those of its epoch: without a look at both sides of it they might be of after the next mark, and what was kept
+ * at a mark of before the last. The thread sanitizer does not know of looking twice.
+ */
+__attribute__((no_sanitize("thread"))) static struct hl_cell copy_cell(const struct hl_cell *shared)
+{
+	struct hl_cell cell;
+	uint32_t epoch;
+	unsigned looks = CELL_LOOKS;
+
+	do {
+		epoch = __atomic_load_n(&shared->epoch, __ATOMIC_ACQUIRE);
+		cell = *(const volatile struct hl_cell *)shared;
+		hl_machine_order_loads();
+	} while (__atomic_load_n(&shared->epoch, __ATOMIC_RELAXED) != epoch && --looks);
+	cell.epoch = epoch;
+	return cell;
+}
+
 /* Fills ${value} from ${cell}, that in ${place} of the chunk, with the values at the last mark as its
  * peak. What was counted before the reset goes off both sides, so that what is in use stays: the frees may then
  * be below zero. */
@@ -155,7 +178,7 @@ static uint32_t read_chunks(const struct hl_region_view *view, uint32_t chunks, 
 		uint32_t used = used_cells(chunk);
 		*ret_damaged += atomic_load(&chunk->used) > HL_CHUNK_CELLS;
 		for (uint32_t i = 0; i < used; i++) {
-			struct hl_cell cell = chunk->cells[i];
+			struct hl_cell cell = copy_cell(&chunk->cells[i]);
 			struct hl_cell_base base = hl_region_base_of(view, first + i);
 			if (hl_region_check_cell(&cell, most) && cell.node && is_since(&cell, base))
 				read_cell(chunk, i, cell, base, epoch, &values[count++]);
@@ -182,6 +205,7 @@ static int read_values(const struct hl_region_view *view, uint64_t most,
 		uint32_t epoch = atomic_load(&header->peak_epoch);
 		process->value_count =
 			read_chunks(view, chunks, epoch, most, process->values, &bad);
+		hl_machine_order_loads();
 		if (atomic_load(&header->peak_epoch) == epoch)
 			break;
 	}

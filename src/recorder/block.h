@@ -279,7 +279,7 @@ bool hl_block_object_set_beside(struct hl_block_table *table, const void *addres
  * Remembers the object at ${address}, of which ${entry} is that of the first plane; false without memory. Objects of more than a
  * step are alone in their granule: the allocators that they are of cut those of one size from a run of pages, or begin them 32
  * bytes apart. Others may have a neighbour that another thread writes. Release: who reads the word from outside
- * reads the steps that it has.
+ * reads the steps that it has, and not those of the object that comes next.
  */
 static inline bool hl_block_object_set(struct hl_block_table *table, hl_block_entry *entry,
 				       const void *address, uint32_t node, uint64_t requested)
@@ -292,14 +292,14 @@ static inline bool hl_block_object_set(struct hl_block_table *table, hl_block_en
 	if (HL_LIKELY(usable > 1u << HL_BLOCK_STEP_BITS)) {
 		atomic_store_explicit(hl_block_steps_of(entry, address),
 				      (uint8_t)(usable >> HL_BLOCK_STEP_BITS),
-				      memory_order_relaxed);
+				      memory_order_release);
 		atomic_store_explicit(entry, word, memory_order_release);
 		return true;
 	}
 	before = atomic_load_explicit(entry, memory_order_relaxed);
 	if (before && (before ^ word) & HL_BLOCK_HALF)
 		return hl_block_object_set_beside(table, address, word);
-	atomic_store_explicit(hl_block_steps_of(entry, address), 1, memory_order_relaxed);
+	atomic_store_explicit(hl_block_steps_of(entry, address), 1, memory_order_release);
 	if (HL_LIKELY(atomic_compare_exchange_strong(entry, &before, word)))
 		return true;
 	return hl_block_object_set_beside(table, address, word);

@@ -157,6 +157,8 @@ static inline void hl_event_write(struct hl_recorder *recorder, struct hl_thread
 	if (HL_UNLIKELY(!thread->ring.ring ||
 			!hl_ring_writer_put(&thread->ring, &recorder->region, node, weight.bytes,
 					    weight.objects, is_free))) {
+		/* Who sees that the event is lost sees it counted. */
+		hl_machine_order_stores();
 		thread->in_region->lost_log_events++;
 		hl_ring_writer_end(&thread->ring);
 	}

@@ -124,7 +124,8 @@ void hl_ring_writer_put_tick(struct hl_ring_writer *writer, struct hl_region_map
 	writer->tick = tick;
 	if (writer->stamps && hl_ring_order_see(&region->order, writer->name, tick) &&
 	    hl_ring_order_begin_alone(&region->order, writer->name))
-		hl_ring_writer_put_stamp(writer, hl_ring_clock() >> HL_RING_STAMP_SHIFT);
+		hl_ring_writer_put_stamp(writer,
+					 hl_machine_clock_after_exchange() >> HL_RING_STAMP_SHIFT);
 }
 
 void hl_ring_writer_put_many(struct hl_ring_writer *writer, uint32_t node, uint64_t bytes,

@@ -122,7 +122,8 @@ static inline uint64_t hl_ring_head(const struct hl_ring *ring)
  *before all others: their threads read `alone`, and then the clock for the last time, after the
  *time alone had ended, which is after each read in which the lone thread found its own name. The
  *order would break if a thread read the clock after `alone`, or before what precedes the event: an
- *address that depends on the clock prevents the former, hl_ring_clock() the latter.
+ *address that depends on the clock prevents the former, hl_ring_clock() the latter. It would, too, if S were read before
+ *others see the name, or `alone` before the program has got what it frees.
  */
 
 #define HL_RING_NOBODY UINT32_C(0)
@@ -165,6 +166,7 @@ static inline bool hl_ring_order_begin_alone(struct hl_ring_order *order, uint32
 
 static inline bool hl_ring_is_alone(const struct hl_ring_order *order, uint32_t name)
 {
+	hl_machine_order_stamp();
 	return atomic_load_explicit(&order->alone, memory_order_acquire) == name;
 }
 

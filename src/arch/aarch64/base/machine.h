@@ -38,13 +38,27 @@ static inline void hl_machine_order_stores(void)
 	atomic_thread_fence(memory_order_release);
 }
 
-/* Ticks of one clock for all processors. Loads before it in the program have been done before it is read. */
+/* Loads of one's own that a thread bases its stamp upon come after what the program loaded before: see region/ring.h. */
+static inline void hl_machine_order_stamp(void)
+{
+	hl_machine_order_loads();
+}
+
+/* Ticks of one clock for all processors. Loads before it in the program have been done before it is read. A DMB orders accesses of
+ * memory alone, which the counter is not; nor does an ISB wait for them. */
 static inline uint64_t hl_machine_clock(void)
 {
 	uint64_t ticks;
 
-	__asm__ volatile("dmb ishld\n\tisb\n\tmrs %0, cntvct_el0" : "=r"(ticks)::"memory");
+	__asm__ volatile("dsb ishld\n\tisb\n\tmrs %0, cntvct_el0" : "=r"(ticks)::"memory");
 	return ticks;
+}
+
+/* The same, once the atomic exchange before it is seen by all. */
+static inline uint64_t hl_machine_clock_after_exchange(void)
+{
+	__asm__ volatile("dsb ish" ::: "memory");
+	return hl_machine_clock();
 }
 
 /* In a loop that waits for another thread. */

@@ -44,6 +44,17 @@ static inline uint64_t hl_machine_clock(void)
 	return __builtin_ia32_rdtsc();
 }
 
+/* The same, once the atomic exchange before it is seen by all, as it is when it has been done. */
+static inline uint64_t hl_machine_clock_after_exchange(void)
+{
+	return hl_machine_clock();
+}
+
+/* Loads of one's own that a thread bases its stamp upon come after what the program loaded before: as all loads do. */
+static inline void hl_machine_order_stamp(void)
+{
+}
+
 /* In a loop that waits for another thread. */
 static inline void hl_machine_pause(void)
 {

@@ -266,32 +266,45 @@ int hl_tag_pop(void);
  *
  * What a program tells of its pools, and marks and modes that it sets, where it may be recorded or not:
  * by `heapline record`, which preloads the recorder, or by `heapline attach`, while it runs. Without
- * a recorder each costs the test of one word, and does nothing. Needs gcc or clang for x86-64; elsewhere, and
+ * a recorder each costs the test of one word, and does nothing. Needs gcc or clang for x86-64 or aarch64; elsewhere, and
  * with HL_WITHOUT_ANNOTATIONS defined before this header, they are empty. In what a compiler makes
  * of several files of one object there is one copy of the word, and a note that says where it is.
  */
 
 #define HL_POOL_NAME_BYTES 63 /* of a pool's name; the rest is cut off */
 
-#if defined(__x86_64__) && defined(__ELF__) && !defined(HL_WITHOUT_ANNOTATIONS)
+#if (defined(__x86_64__) || defined(__aarch64__)) && defined(__ELF__) && \
+	!defined(HL_WITHOUT_ANNOTATIONS)
 
-/* A function that heapline hooks; it goes on to the preloaded recorder's, or returns 0. */
-#define HL_HERE_(name)                                     \
-	".weak hl_recorded_" name "\n"                     \
-	".weak hl_" name "_here\n"                         \
-	".hidden hl_" name "_here\n"                       \
-	".type hl_" name "_here, @function\n"              \
-	".balign 16\n"                                     \
-	"hl_" name "_here:\n"                              \
-	".cfi_startproc\n"                                 \
+#ifdef __x86_64__
+#define HL_HERE_CODE_(name)                                \
 	"endbr64\n"                                        \
 	"movq hl_recorded_" name "@GOTPCREL(%rip), %rax\n" \
 	"testq %rax, %rax\n"                               \
 	"je 1f\n"                                          \
 	"jmp *%rax\n"                                      \
-	"1: ret\n"                                         \
-	".cfi_endproc\n"                                   \
-	".size hl_" name "_here, . - hl_" name "_here\n"
+	"1: ret\n"
+#else
+#define HL_HERE_CODE_(name)                                \
+	"hint 34\n" /* bti c */                            \
+	"adrp x16, :got:hl_recorded_" name "\n"            \
+	"ldr x16, [x16, :got_lo12:hl_recorded_" name "]\n" \
+	"cbz x16, 1f\n"                                    \
+	"br x16\n"                                         \
+	"1: mov w0, wzr\n"                                 \
+	"ret\n"
+#endif
+
+/* A function that heapline hooks; it goes on to the preloaded recorder's, or returns 0. */
+#define HL_HERE_(name)                                          \
+	".weak hl_recorded_" name "\n"                          \
+	".weak hl_" name "_here\n"                              \
+	".hidden hl_" name "_here\n"                            \
+	".type hl_" name "_here, @function\n"                   \
+	".balign 16\n"                                          \
+	"hl_" name "_here:\n"                                   \
+	".cfi_startproc\n" HL_HERE_CODE_(name) ".cfi_endproc\n" \
+					       ".size hl_" name "_here, . - hl_" name "_here\n"
 
 /* The word is not 0 while somebody records: it has the address of a function of the preloaded
  * recorder, or what heapline writes. With -flto this stands in one assembly several times, and
@@ -327,6 +340,7 @@ __asm__(".ifndef hl_is_recorded_here\n"
 /* clang-format on */
 
 #undef HL_HERE_
+#undef HL_HERE_CODE_
 
 extern __attribute__((visibility("hidden"))) const void *volatile hl_is_recorded_here;
 __attribute__((visibility("hidden"))) void hl_pool_alloc_here(const char *pool, const void *block,

@@ -36,14 +36,24 @@ bool hl_saved_find_function(struct hl_unwind *unwind, uint64_t pc, uint64_t *ret
 
 #define NOWHERE INT16_MIN
 
+static int16_t word_of(const struct hl_cfi_value *saved)
+{
+	bool is_word = saved->kind == HL_CFI_OFFSET && saved->offset < 0 &&
+		       saved->offset > 8 * INT16_MIN && !(saved->offset & 7);
+
+	return (int16_t)(is_word ? saved->offset / 8 : NOWHERE);
+}
+
 /* Where the registers of the caller are, by ${state}. */
 static void note_words(struct hl_saved_row *row, const struct hl_cfi_state *state)
 {
+	int16_t return_word = word_of(&state->saved[HL_CFI_RA]);
+
+	if (return_word != NOWHERE)
+		row->return_word = return_word;
 	for (unsigned k = 0; k < HL_SAVED_COUNT; k++) {
 		const struct hl_cfi_value *saved = &state->saved[tracked[k]];
-		bool is_word = saved->kind == HL_CFI_OFFSET && saved->offset < 0 &&
-			       saved->offset > 8 * INT16_MIN && !(saved->offset & 7);
-		row->words[k] = (int16_t)(is_word ? saved->offset / 8 : NOWHERE);
+		row->words[k] = word_of(saved);
 		if (saved->kind == HL_CFI_UNSPECIFIED || saved->kind == HL_CFI_SAME)
 			row->words[k] = 0;
 	}
@@ -60,7 +70,8 @@ static const struct hl_saved_row *find_row(struct hl_unwind *unwind, struct hl_w
 
 	if (row->pc == pc && row->generation == generation)
 		return row;
-	*row = (struct hl_saved_row){.pc = pc, .generation = generation};
+	*row = (struct hl_saved_row){
+		.pc = pc, .generation = generation, .return_word = HL_SAVED_RETURN_WORD};
 	row->is_known = find_function(unwind, pc, &function);
 	if (row->is_known) {
 		row->rule = hl_arch_rule(&function.state, function.is_signal_frame);
@@ -96,12 +107,14 @@ HL_READS_STACK void hl_saved_walk(struct hl_unwind *unwind, struct hl_walk *walk
 				  const uint64_t start_saved[HL_SAVED_COUNT],
 				  hl_saved_visit_fn *visit, void *context)
 {
-	uint32_t generation = atomic_load_explicit(&unwind->generation, memory_order_relaxed);
+	uint32_t generation = atomic_load_explicit(&unwind->generation, memory_order_acquire);
 	struct hl_saved_frame frame = {0};
 	struct hl_arch_frame at = {.pc = start->pc - 1, .sp = start->sp, .bp = start->bp};
 
 	for (unsigned k = 0; k < HL_SAVED_COUNT; k++)
 		frame.at[k] = &start_saved[k];
+	if (HL_SAVED_RETURN_WORD)
+		frame.returns_at = start->sp + (uint64_t)((int64_t)HL_SAVED_RETURN_WORD * 8);
 	for (uint32_t depth = 0; depth < HL_MAX_FRAMES; depth++) {
 		struct hl_arch_reads reads = {0};
 		uint64_t no_context = 0;
@@ -116,12 +129,48 @@ HL_READS_STACK void hl_saved_walk(struct hl_unwind *unwind, struct hl_walk *walk
 		bool is_out = goes_on(rule) &&
 			      hl_arch_step(walk, rule, &at, &no_context, &reads) == HL_STEP_OUT;
 		frame.cfa = is_out ? at.sp : 0;
+		frame.called_at = frame.returns_at;
+		frame.returns_at = is_out && row->return_word
+					   ? at.sp + (uint64_t)((int64_t)row->return_word * 8)
+					   : 0;
+		frame.kept = row->is_known ? row->words : NULL;
 		frame.function_start = row->function_start;
 		frame.function_end = row->function_end;
 		if (!visit(context, &frame) || !is_out)
 			return;
 		step_registers(&frame, row);
 	}
+}
+
+struct found {
+	uint64_t sp, *saved;
+	bool is_known;
+};
+
+HL_READS_STACK static bool take_caller(void *context, const struct hl_saved_frame *frame)
+{
+	struct found *found = context;
+
+	if (frame->sp != found->sp)
+		return frame->sp < found->sp;
+	found->is_known = true;
+	for (unsigned k = 0; k < HL_SAVED_COUNT; k++)
+		found->saved[k] = frame->at[k] ? *frame->at[k] : 0;
+	return false;
+}
+
+const uint64_t *hl_saved_find(struct hl_unwind *unwind, struct hl_walk *walk,
+			      const struct hl_registers *caller, uint64_t room[HL_SAVED_COUNT])
+{
+	struct found found = {.sp = caller->sp, .saved = room};
+	uint64_t now[HL_SAVED_COUNT];
+	struct hl_registers start;
+
+	if (!hl_saved_now(&start.pc, &start.sp, now))
+		return NULL;
+	start.bp = now[HL_SAVED_FRAME];
+	hl_saved_walk(unwind, walk, &start, now, take_caller, &found);
+	return found.is_known ? room : NULL;
 }
 
 struct calls {

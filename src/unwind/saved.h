@@ -8,6 +8,7 @@
 #pragma once
 
 #include "base/compiler.h"
+#include "unwind/here.h"
 #include "unwind/registers.h"
 #include "unwind/unwind.h"
 
@@ -16,6 +17,10 @@ struct hl_saved_frame {
 	uint64_t sp;			       /* once the call that it is in has returned */
 	uint64_t cfa;			       /* sp of its caller; 0 for the outermost frame */
 	uint64_t function_start, function_end; /* 0: unknown */
+	uint64_t called_at,
+		returns_at; /* where the return addresses into it and out of it lie; 0: unknown */
+	const int16_t *
+		kept; /* of its caller's registers, by enum hl_saved_register: in words from the CFA; 0: not kept; NULL: unknown */
 	/* Where its registers are, on the stack or among the start's; NULL: unknown. */
 	const uint64_t *at[HL_SAVED_COUNT];
 };
@@ -35,6 +40,11 @@ typedef bool hl_saved_visit_fn(void *context, const struct hl_saved_frame *frame
 void hl_saved_walk(struct hl_unwind *unwind, struct hl_walk *walk, const struct hl_registers *start,
 		   const uint64_t start_saved[HL_SAVED_COUNT], hl_saved_visit_fn *visit,
 		   void *context);
+
+/* The registers of the frame of ${caller}, where a hook further in has not handed them on: the walk begins with this call. Returns
+ * ${room}, or NULL where they cannot be found, as on machines on which hooks hand them on. */
+const uint64_t *hl_saved_find(struct hl_unwind *unwind, struct hl_walk *walk,
+			      const struct hl_registers *caller, uint64_t room[HL_SAVED_COUNT]);
 
 struct hl_saved_range {
 	uint64_t start, end;

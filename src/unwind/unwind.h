@@ -143,6 +143,7 @@ struct hl_saved_row {
 	uint32_t generation;
 	int16_t words
 		[HL_SAVED_COUNT]; /* where they are kept, from the CFA; 0: nothing has been done to them */
+	int16_t return_word; /* where the return address is; 0: unknown */
 	bool is_known;
 };
 

@@ -21,9 +21,10 @@ HL_READS_STACK static bool load(struct hl_walk *walk, const struct hl_script_cal
 {
 	if (at >= HL_LUA_REGISTER(0) && at < HL_LUA_REGISTER(HL_SAVED_COUNT)) {
 		unsigned number = (unsigned)(at - HL_LUA_REGISTER(0));
-		if (number != HL_SAVED_RBP && !caller->saved)
+		if (number != HL_SAVED_FRAME && !caller->saved)
 			return false;
-		*ret_value = number == HL_SAVED_RBP ? caller->registers->bp : caller->saved[number];
+		*ret_value =
+			number == HL_SAVED_FRAME ? caller->registers->bp : caller->saved[number];
 		return true;
 	}
 	uint64_t address = caller->registers->sp + (uint64_t)((int64_t)at * 8);
@@ -202,7 +203,7 @@ static inline bool read_state(const struct chain *chain, const struct hl_lua_eva
 	uint64_t address;
 
 	return load(chain->walk, chain->caller, eval->return_at, &address) &&
-	       address == eval->return_address &&
+	       hl_machine_code_address(address) == eval->return_address &&
 	       load(chain->walk, chain->caller, eval->state_at, ret_state);
 }
 
@@ -596,7 +597,8 @@ is_all_unchanged(const struct hl_lua_layout *layout, const struct memory *memory
 		const uint64_t state = step->state;
 		uint32_t evals = 0;
 		for (; eval < end && sp[eval->state_at] == state; eval++, evals++)
-			if (HL_UNLIKELY(sp[eval->return_at] != eval->return_address))
+			if (HL_UNLIKELY(hl_machine_code_address(sp[eval->return_at]) !=
+					eval->return_address))
 				return false;
 		/* Calls that would have to be joined are not compared; see join_entries(). */
 		if (HL_UNLIKELY(!evals || step->entries > evals || is_moving_stack(layout, state) ||

@@ -12,7 +12,11 @@
 /* Of hl_lua.callers. */
 #define CALLER_SHIFT   48
 #define CALLER_ADDRESS ((UINT64_C(1) << CALLER_SHIFT) - 1)
-#define CALLER_WORDS   (UINT64_C(0xfc) << CALLER_SHIFT) /* HL_LUA_KEPT_FIRST to HL_LUA_KEPT_LAST */
+#define CALLER_KEPT(k) \
+	(UINT64_C(1) << (CALLER_SHIFT + HL_SAVED_COUNT - 1 - (k))) /* the word with that register */
+#define CALLER_WORDS (((UINT64_C(1) << HL_SAVED_COUNT) - 1) << CALLER_SHIFT)
+
+static_assert(CALLER_SHIFT + HL_SAVED_COUNT <= 64, "a bit for each");
 
 struct search {
 	struct hl_lua *lua;
@@ -64,30 +68,46 @@ static _Atomic uint64_t *find_caller(struct hl_lua *lua, uint64_t caller)
 	return NULL;
 }
 
+/* Where the frame keeps that register of its caller; NULL: nowhere. */
+static const uint64_t *kept_at(const struct hl_saved_frame *frame, unsigned k)
+{
+	int64_t words = frame->kept ? frame->kept[k] : 0;
+
+	return words < 0 && (frame->cfa - frame->sp) / 8 >= (uint64_t)-words
+		       ? (const uint64_t *)frame->cfa + words
+		       : NULL;
+}
+
 /* The words of ${mask}, bits from CALLER_SHIFT on, that have ${value}. */
 HL_READS_STACK static uint64_t words_with(const struct hl_saved_frame *frame, uint64_t mask,
 					  uint64_t value)
 {
-	const uint64_t *cfa = (const uint64_t *)frame->cfa;
-
-	for (unsigned w = HL_LUA_KEPT_FIRST; w <= HL_LUA_KEPT_LAST; w++)
-		if (cfa[-(int)w] != value)
-			mask &= ~(UINT64_C(1) << (CALLER_SHIFT + w));
+	for (unsigned k = 0; k < HL_SAVED_COUNT; k++) {
+		const uint64_t *word = kept_at(frame, k);
+		if (!word || *word != value)
+			mask &= ~CALLER_KEPT(k);
+	}
 	return mask & CALLER_WORDS;
+}
+
+/* The word of the first of ${words}, which is not 0. */
+static const uint64_t *first_of(const struct hl_saved_frame *frame, uint64_t words)
+{
+	return kept_at(frame, HL_SAVED_COUNT - 1 + CALLER_SHIFT - (unsigned)__builtin_ctzll(words));
 }
 
 /*
  * The word that has the state of an eval frame: by a register that a word agrees with, else by what
- * is known of the caller. 0: neither.
+ * is known of the caller. NULL: neither.
  */
-HL_READS_STACK static uint32_t word_of_state(struct hl_lua *lua, const struct hl_saved_frame *frame)
+HL_READS_STACK static const uint64_t *word_of_state(struct hl_lua *lua,
+						    const struct hl_saved_frame *frame)
 {
-	const uint64_t *cfa = (const uint64_t *)frame->cfa;
-	_Atomic uint64_t *caller = find_caller(lua, cfa[-1]);
+	if (!frame->kept || !frame->returns_at)
+		return NULL;
+	_Atomic uint64_t *caller =
+		find_caller(lua, hl_machine_code_address(*(const uint64_t *)frame->returns_at));
 	uint64_t known = caller ? atomic_load_explicit(caller, memory_order_relaxed) : 0;
-
-	if (frame->cfa - 8 * (uint64_t)HL_LUA_KEPT_LAST < frame->sp)
-		return 0;
 	for (uint32_t i = 0; i < HL_LUA_PLACES; i++) {
 		uint64_t value = value_in(frame, lua->state[i]);
 		uint64_t words = value ? words_with(frame, CALLER_WORDS, value) : 0;
@@ -96,14 +116,13 @@ HL_READS_STACK static uint32_t word_of_state(struct hl_lua *lua, const struct hl
 		if (caller)
 			atomic_fetch_and_explicit(caller, words | CALLER_ADDRESS,
 						  memory_order_relaxed);
-		words = caller ? known & words : words;
-		return (uint32_t)__builtin_ctzll(words) - CALLER_SHIFT;
+		return first_of(frame, caller ? known & words : words);
 	}
 	known &= CALLER_WORDS;
 	if (!known || known == CALLER_WORDS)
-		return 0;
-	uint32_t word = (uint32_t)__builtin_ctzll(known) - CALLER_SHIFT;
-	return words_with(frame, known, cfa[-(int)word]) == known ? word : 0;
+		return NULL;
+	const uint64_t *word = first_of(frame, known);
+	return word && words_with(frame, known, *word) == known ? word : NULL;
 }
 
 /* Whether a state lies there: a word that a caller keeps may agree with a register by chance, and the
@@ -123,11 +142,11 @@ static void keep_resume(struct search *search, const struct hl_saved_frame *fram
 {
 	int32_t state_at = place_in(search, frame, search->lua->resume_state);
 
-	if (search->count || state_at == HL_LUA_UNKNOWN)
+	if (search->count || state_at == HL_LUA_UNKNOWN || !frame->called_at)
 		return;
 	search->evals[search->count++] = (struct hl_lua_eval){
 		.return_address = frame->pc + 1,
-		.return_at = words_from(search, frame->sp - 8),
+		.return_at = words_from(search, frame->called_at),
 		.state_at = state_at,
 		.is_resume = true,
 	};
@@ -153,15 +172,15 @@ HL_READS_STACK static bool keep_eval(void *context, const struct hl_saved_frame 
 		keep_resume(search, frame);
 	if (frame->pc - lua->eval_start >= lua->eval_end - lua->eval_start)
 		return true;
-	uint32_t word = frame->cfa ? word_of_state(lua, frame) : 0;
-	if (!word || !is_state(*(const uint64_t *)(frame->cfa - 8 * (uint64_t)word))) {
+	const uint64_t *word = frame->cfa && frame->called_at ? word_of_state(lua, frame) : NULL;
+	if (!word || !is_state(*word)) {
 		atomic_fetch_add_explicit(&lua->refused, 1, memory_order_relaxed);
 		return false;
 	}
 	struct hl_lua_eval eval = {
 		.return_address = frame->pc + 1,
-		.return_at = words_from(search, frame->sp - 8),
-		.state_at = words_from(search, frame->cfa - 8 * (uint64_t)word),
+		.return_at = words_from(search, frame->called_at),
+		.state_at = words_from(search, (uint64_t)word),
 	};
 	bool is_live = has_live_pc(lua, frame->pc + 1);
 	for (uint32_t i = 0; i < HL_LUA_PLACES; i++)
@@ -209,9 +228,9 @@ uint32_t hl_lua_search_evals(struct hl_lua *lua, const struct hl_lua_reader *rea
 		.evals = evals,
 	};
 
-	for (unsigned k = 0; caller->saved && k < HL_SAVED_RBP; k++)
+	for (unsigned k = 0; caller->saved && k < HL_SAVED_FRAME; k++)
 		saved[k] = caller->saved[k];
-	saved[HL_SAVED_RBP] = caller->registers->bp;
+	saved[HL_SAVED_FRAME] = caller->registers->bp;
 	hl_saved_walk(reader->unwind, reader->walk, caller->registers, saved, keep_eval, &search);
 	if (reader->cache)
 		keep_search(reader->cache, &search, caller->native_node);

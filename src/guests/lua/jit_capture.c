@@ -573,7 +573,7 @@ static __attribute__((noinline)) uint32_t capture_new(struct hl_luajit *lj,
 	struct search search = {.lj = lj, .walk = caller->walk, .sp = caller->registers->sp};
 	uint64_t saved[HL_SAVED_COUNT] = {0};
 
-	saved[HL_SAVED_RBP] = caller->registers->bp;
+	saved[HL_SAVED_FRAME] = caller->registers->bp;
 	hl_saved_walk(caller->unwind, caller->walk, caller->registers, saved, keep_vm, &search);
 	/* Another trace is where one was that has been thrown away. */
 	if (search.is_stale)

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "base/compiler.h"
+#include "base/machine.h"
 #include "guests/lua/state_table.h"
 #include "guests/provider.h"
 #include "recorder/recorder.h"
@@ -106,13 +107,11 @@ struct hl_lua_api {
 
 /*
  * Of an eval frame, where it may have a value: the compiler chooses for each part of so long a
- * function. Word w lies w words below the frame's CFA. Words 2 to 7 can only have what the function
+ * function. Word w lies w words below the frame's CFA. Some can only have what the function
  * keeps for its caller, and every caller has the state in some register: so a register that may have
  * the state has it if one of these words says the same.
  */
 #define HL_LUA_PLACES	   4u
-#define HL_LUA_KEPT_FIRST  2u
-#define HL_LUA_KEPT_LAST   7u
 #define HL_LUA_CALLERS_MAX 16u
 #define HL_LUA_SITES_MAX   16u
 
@@ -244,7 +243,7 @@ bool hl_lua_describe(const struct hl_lua *lua, const struct hl_script_frame *fra
  */
 
 #define HL_LUA_EVALS_MAX  63u /* of a stack; outer ones are left out */
-#define HL_LUA_SPACE_END  (UINT64_C(1) << 47)
+#define HL_LUA_SPACE_END  HL_USER_END
 #define HL_LUA_TAG_THREAD 8u /* of every version */
 
 /* Above the address of a frame's function are more bits of its print. */
@@ -271,6 +270,19 @@ struct hl_lua_text {
 
 /* The bytes of a string, which stay where it is. */
 struct hl_lua_text hl_lua_string(const struct hl_lua_layout *layout, uint64_t string);
+
+/* ---- the probes ---- */
+
+/* In a function that the interpreter calls, compiled with a frame pointer: the registers of its caller, and those that its own
+ * caller keeps, or NULL. Expand it first. */
+#define HL_LUA_CALLER_HERE(READER, REGISTERS, SAVED)                                            \
+	const uint64_t *SAVED = HL_SAVED_HERE();                                                \
+	const uint64_t frame_ = (uint64_t)__builtin_frame_address(0), sp_ = HL_HOOK_SP(frame_), \
+		       bp_ = HL_HOOK_BP(frame_);                                                \
+	struct hl_registers REGISTERS = {HL_HOOK_PC(sp_, bp_), sp_, HL_HOOK_OUTER(sp_, bp_)};   \
+	uint64_t room_[HL_SAVED_COUNT];                                                         \
+	if (!SAVED)                                                                             \
+	SAVED = hl_saved_find((READER)->unwind, (READER)->walk, &REGISTERS, room_)
 
 /* ---- stamps ---- */
 

@@ -129,6 +129,10 @@ static bool note(struct hl_region_header *header, const struct hl_guest_module *
 	bool is_lua = find_api(exports, &api);
 	bool is_jit = is_lua && hl_exports_find(exports, "luaJIT_setmode");
 	retire_overlapping(module->start, module->end, api.newstate);
+	if (is_jit && HL_ELF_MACHINE != EM_X86_64) {
+		hl_script_refuse(header, "LuaJIT", "its frames are known on x86-64 alone");
+		return false;
+	}
 	if (is_jit && !is_known_jit(exports, &api)) {
 		hl_script_refuse(header, "LuaJIT", hl_luajit_problem_text(HL_LUAJIT_OTHER_BUILD));
 		return false;
@@ -308,10 +312,29 @@ static __attribute__((noinline)) void learn_allocator(struct interpreter *it,
 			      memory_order_relaxed);
 }
 
-static uint32_t capture(void *state, const struct hl_script_caller *caller,
+struct found_caller {
+	struct hl_script_caller caller;
+	uint64_t saved[HL_SAVED_COUNT];
+};
+
+/* ${caller}, or, where hooks do not hand its registers on, one in ${room} that has them if they can be found. */
+static inline const struct hl_script_caller *with_registers(const struct hl_script_caller *caller,
+							    struct found_caller *room)
+{
+	if (HL_SAVED_HANDED_ON)
+		return caller;
+	room->caller = *caller;
+	room->caller.saved =
+		hl_saved_find(caller->unwind, caller->walk, caller->registers, room->saved);
+	return &room->caller;
+}
+
+static uint32_t capture(void *state, const struct hl_script_caller *of_hook,
 			struct hl_script_frame *frames, uint32_t max, bool *ret_truncated)
 {
 	struct interpreter *it = state;
+	struct found_caller found;
+	const struct hl_script_caller *caller = with_registers(of_hook, &found);
 	uint64_t running = 0;
 
 	if (HL_UNLIKELY(atomic_load_explicit(&it->phase, memory_order_acquire) != PHASE_PROVED))
@@ -351,13 +374,14 @@ static uint32_t recapture(void *state, const struct hl_script_caller *caller,
 			  struct hl_script_frame *frames, uint32_t max)
 {
 	struct interpreter *it = state;
+	struct found_caller found;
 	const struct hl_lua_cache *cache = atomic_load_explicit(
 		&hl_recorder->guest_places[HL_GUEST_LUA][it - interpreters], memory_order_acquire);
 
 	(void)max; /* one frame at most */
 	return HL_LIKELY(cache &&
 			 atomic_load_explicit(&it->phase, memory_order_acquire) == PHASE_PROVED)
-		       ? hl_lua_recapture(&it->lua, cache, caller, frames)
+		       ? hl_lua_recapture(&it->lua, cache, with_registers(caller, &found), frames)
 		       : HL_SCRIPT_GAVE_UP;
 }
 
@@ -441,23 +465,6 @@ static void run_probe(void *context)
 		hl_lua_learn_states(&it->lua, &it->api, &room->reader, room->memory);
 }
 
-/* The thread's own stack may be small. Vector registers are kept, since who allocates may know that an
- * allocator leaves them alone. */
-static __attribute__((noinline)) void call_on_stack(void *top, void (*function)(void *),
-						    void *context)
-{
-	__asm__ volatile("mov %%rsp, %%rbx\n\t"
-			 "lea -528(%[top]), %%rsp\n\t"
-			 "fxsave64 (%%rsp)\n\t"
-			 "call *%[function]\n\t"
-			 "fxrstor64 (%%rsp)\n\t"
-			 "mov %%rbx, %%rsp"
-			 : "+D"(context)
-			 : [top] "r"(top), [function] "r"(function)
-			 : "rax", "rbx", "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11", "cc",
-			   "memory");
-}
-
 /* The assembly lies beside what exports functions; behind it is the one that calls for the FFI. */
 static void add_assembly(struct interpreter *it)
 {
@@ -510,9 +517,9 @@ static void probe(struct hl_recorder *recorder, struct interpreter *it)
 		return;
 	room->interpreter = it;
 	room->reader = (struct hl_lua_reader){.unwind = &recorder->unwind, .walk = &room->walk};
-	/* Handlers must not find the thread on that stack. */
+	/* The thread's own stack may be small. Handlers must not find the thread on that one. */
 	hl_sys_block_signals(&before);
-	call_on_stack(room->stack + STACK_BYTES, run_probe, room);
+	hl_saved_call_on_stack(room->stack + STACK_BYTES, run_probe, room);
 	hl_sys_restore_signals(&before);
 	if (!room->problem) {
 		offer(it);

@@ -242,6 +242,10 @@ HL_READS_STACK static bool read_eval(void *context, const struct hl_saved_frame 
 		contents->word_count++;
 		contents->words[contents->word_count] = cfa[-(int)contents->word_count];
 	}
+	/* What it keeps for its caller is not its own. */
+	for (unsigned k = 0; frame->kept && k < HL_SAVED_COUNT; k++)
+		if (frame->kept[k] < 0 && -frame->kept[k] <= (int)WORDS_MAX)
+			contents->words[-frame->kept[k]] = 0;
 	return false;
 }
 
@@ -418,7 +422,7 @@ static void learn(struct probe *probe, const struct hl_script_caller *caller)
 			proto ? saved_pc(probe) - hl_lua_word(proto, probe->lua->layout.proto_code)
 			      : 0};
 	memcpy(saved, caller->saved, sizeof(saved) - sizeof(saved[0]));
-	saved[HL_SAVED_RBP] = caller->registers->bp;
+	saved[HL_SAVED_FRAME] = caller->registers->bp;
 	hl_saved_walk(probe->reader->unwind, probe->reader->walk, caller->registers, saved,
 		      read_eval, &contents);
 	if (!contents.found)
@@ -467,7 +471,7 @@ static void choose_state(struct probe *probe)
 	choose_places(counts, WORDS_MAX + 1, probe->lua->state);
 	for (uint32_t k = HL_SAVED_COUNT; k < PLACES; k++)
 		counts[k] = counts[k] == probe->frame_count ? counts[k] : 0;
-	choose_places(counts, HL_LUA_KEPT_LAST + 1, probe->lua->state);
+	choose_places(counts, 2, probe->lua->state);
 }
 
 /* ---- sites ---- */
@@ -488,7 +492,7 @@ static void find_site(struct probe *probe, const struct hl_script_caller *caller
 	if (!proto || saved_pc(probe) - hl_lua_word(proto, lua->layout.proto_code) == line.pc)
 		return;
 	memcpy(saved, caller->saved, sizeof(saved) - sizeof(saved[0]));
-	saved[HL_SAVED_RBP] = caller->registers->bp;
+	saved[HL_SAVED_FRAME] = caller->registers->bp;
 	hl_saved_walk(probe->reader->unwind, probe->reader->walk, caller->registers, saved,
 		      read_eval, &contents);
 	for (uint32_t i = 0; i < lua->site_count; i++)
@@ -560,27 +564,22 @@ static void compare_levels(struct probe *probe, const struct hl_script_caller *c
 
 /* ---- what the private state calls ---- */
 
-#define CALLER_HERE()                                                                \
-	({                                                                           \
-		const uint64_t *frame_ = __builtin_frame_address(0);                 \
-		(struct hl_registers){frame_[1], (uint64_t)(frame_ + 2), frame_[0]}; \
-	})
-
 /* C functions of Lua have no context: one probe runs at a time. */
 static struct probe *running;
 
 static int in_script(lua_state *state)
 {
-	const uint64_t *saved = HL_SAVED_HERE();
-	struct hl_registers registers = CALLER_HERE();
+	HL_LUA_CALLER_HERE(running->reader, registers, saved);
 	struct hl_script_caller caller = {
 		.registers = &registers, .saved = saved, .native_node = UINT32_MAX};
 	uint64_t all[HL_SAVED_COUNT];
 
 	(void)state;
+	if (!saved)
+		return 0; /* nothing will be proved */
 	if (running->pass == PASS_FIND) {
-		memcpy(all, saved, HL_SAVED_RBP * sizeof(*saved));
-		all[HL_SAVED_RBP] = registers.bp;
+		memcpy(all, saved, HL_SAVED_FRAME * sizeof(*saved));
+		all[HL_SAVED_FRAME] = registers.bp;
 		hl_saved_walk(running->reader->unwind, running->reader->walk, &registers, all,
 			      note_function, running);
 	}
@@ -591,13 +590,12 @@ static int in_script(lua_state *state)
 
 static void *allocate(void *context, void *block, size_t old_bytes, size_t bytes)
 {
-	const uint64_t *saved = HL_SAVED_HERE();
-	struct hl_registers registers = CALLER_HERE();
-	struct hl_script_caller caller = {
-		.registers = &registers, .saved = saved, .native_node = UINT32_MAX};
 	struct probe *probe = context;
 
-	if (!bytes)
+	HL_LUA_CALLER_HERE(probe->reader, registers, saved);
+	struct hl_script_caller caller = {
+		.registers = &registers, .saved = saved, .native_node = UINT32_MAX};
+	if (!bytes || !saved)
 		return NULL;
 	if (probe->is_watching && probe->pass == PASS_LEARN)
 		learn(probe, &caller);
@@ -665,7 +663,7 @@ static enum hl_lua_problem run_all(struct probe *probe)
 		if (probe->differences)
 			return HL_LUA_OTHER_LINES;
 		choose_state(probe);
-		choose_places(probe->pc_counts, HL_LUA_KEPT_LAST + 1, lua->pc);
+		choose_places(probe->pc_counts, 2, lua->pc);
 		if (lua->alloc_end - lua->alloc_start > ALLOC_BYTES_MAX)
 			lua->alloc_start = lua->alloc_end = 0;
 		if (lua->state[0].kind == HL_LUA_NOWHERE)

@@ -88,14 +88,14 @@ HL_READS_STACK static bool look(void *context, const struct hl_saved_frame *fram
 /* What the coroutines run. */
 static int in_coroutine(lua_state *state)
 {
-	const uint64_t *saved = HL_SAVED_HERE();
-	const uint64_t *frame = __builtin_frame_address(0);
-	struct hl_registers registers = {frame[1], (uint64_t)(frame + 2), frame[0]};
+	HL_LUA_CALLER_HERE(running->reader, registers, saved);
 	uint64_t all[HL_SAVED_COUNT];
 
 	(void)state;
-	memcpy(all, saved, HL_SAVED_RBP * sizeof(*saved));
-	all[HL_SAVED_RBP] = registers.bp;
+	if (!saved)
+		return 0;
+	memcpy(all, saved, HL_SAVED_FRAME * sizeof(*saved));
+	all[HL_SAVED_FRAME] = registers.bp;
 	hl_saved_walk(running->reader->unwind, running->reader->walk, &registers, all, look,
 		      running);
 	return 0;
@@ -119,11 +119,7 @@ static __attribute__((noinline)) int resume(const struct hl_lua_api *api, lua_st
 {
 	int results;
 
-	__asm__ volatile("xor %%ebx, %%ebx\n\txor %%r12d, %%r12d\n\txor %%r13d, %%r13d\n\t"
-			 "xor %%r14d, %%r14d\n\txor %%r15d, %%r15d"
-			 :
-			 :
-			 : "rbx", "r12", "r13", "r14", "r15", "cc");
+	HL_SAVED_CLEAR();
 	if (api->version == HL_LUA_51)
 		return ((int (*)(lua_state *, int))api->resume)(coroutine, 0);
 	return ((int (*)(lua_state *, lua_state *, int, int *))api->resume)(coroutine, from, 0,

@@ -2,6 +2,7 @@
 /* What is known of Lua and LuaJIT without a process at hand; see guests/traits.h. */
 #include "guests/traits.h"
 
+#include "base/machine.h"
 #include "elf/elf.h"
 
 #include <Zydis/Zydis.h>
@@ -138,7 +139,8 @@ static uint64_t find_jit_allocator(Elf *elf, uint64_t bias, hl_guest_peek_fn *pe
 	uint64_t mode, newstate = 0;
 	size_t bytes = 0;
 
-	if (!hl_elf_find_symbol(elf, all.tables, JIT_EXPORTED, &mode))
+	if (HL_ELF_MACHINE != EM_X86_64 ||
+	    !hl_elf_find_symbol(elf, all.tables, JIT_EXPORTED, &mode))
 		return 0;
 	while (!newstate && hl_elf_symbols_next(&all))
 		if (all.symbol.st_shndx != SHN_UNDEF && strcmp(all.name, NEWSTATE) == 0) {

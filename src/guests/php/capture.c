@@ -176,9 +176,9 @@ static uint32_t count_calls(const struct hl_php *php, const struct hl_script_cal
 	struct calls calls = {.php = php};
 	uint64_t saved[HL_SAVED_COUNT] = {0};
 
-	for (unsigned k = 0; caller->saved && k < HL_SAVED_RBP; k++)
+	for (unsigned k = 0; caller->saved && k < HL_SAVED_FRAME; k++)
 		saved[k] = caller->saved[k];
-	saved[HL_SAVED_RBP] = caller->registers->bp;
+	saved[HL_SAVED_FRAME] = caller->registers->bp;
 	hl_saved_walk(caller->unwind, caller->walk, caller->registers, saved, count_call, &calls);
 	return calls.count;
 }

@@ -3,6 +3,7 @@
 #include "guests/python/python.h"
 
 #include "base/compiler.h"
+#include "base/machine.h"
 #include "unwind/saved.h"
 
 #include <assert.h>
@@ -22,14 +23,6 @@
 
 typedef uint64_t state_fn(void);
 
-static uint64_t thread_pointer(void)
-{
-	uint64_t pointer;
-
-	__asm__("mov %%fs:0, %0" : "=r"(pointer));
-	return pointer;
-}
-
 /* Until 3.11 the current state is that of the thread that has the lock. */
 static inline bool is_shared(const struct hl_python_layout *layout)
 {
@@ -45,7 +38,7 @@ static __attribute__((noinline)) bool is_of_this_thread(const struct hl_python *
 							uint64_t current)
 {
 	uint32_t at = python->layout->minor < 11 ? 176 : 152; /* thread_id */
-	uint64_t self = thread_pointer();
+	uint64_t self = hl_machine_thread_pointer();
 
 	return hl_memory_has_number(current + at, (uint32_t)self) &&
 	       hl_memory_has_number(current + at + 4, (uint32_t)(self >> 32));

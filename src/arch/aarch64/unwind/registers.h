@@ -31,6 +31,12 @@ enum hl_saved_register {
 /* The first ten as they were when the function was entered: the compiler saves them where it likes, so they are unknown. */
 #define HL_SAVED_HERE() ((const uint64_t *)NULL)
 
+/* Whether hooks hand their callers' on. */
+#define HL_SAVED_HANDED_ON 0
+
+/* From a frame's CFA to its return address, in words; 0: that depends on the function. */
+#define HL_SAVED_RETURN_WORD 0
+
 /*
  * The caller of a hook, for functions compiled with a frame pointer, which lives until the last of these is used: [x29]
  * is the caller's x29 and [x29 + 8] the return address. Where the caller's stack pointer is depends on the function.

@@ -47,6 +47,12 @@ enum hl_saved_register {
 		(const uint64_t *)__builtin_frame_address(0) - HL_SAVED_RBP;  \
 	})
 
+/* Whether hooks hand their callers' on. */
+#define HL_SAVED_HANDED_ON 1
+
+/* From a frame's CFA to its return address, in words; 0: that depends on the function. */
+#define HL_SAVED_RETURN_WORD (-1)
+
 /*
  * The caller of a hook, for functions compiled with a frame pointer: [rbp] is the caller's rbp, [rbp + 8] the return
  * address, and rbp + 16 the caller's stack pointer after the return. ${frame} is rbp.

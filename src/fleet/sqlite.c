@@ -37,7 +37,8 @@
 	FUNCTION(column_count) \
 	FUNCTION(column_text)  \
 	FUNCTION(column_int64) \
-	FUNCTION(errmsg)
+	FUNCTION(errmsg)       \
+	FUNCTION(extended_errcode)
 
 /* sqlite3_open_v2() and so on. */
 static struct {
@@ -64,9 +65,10 @@ struct sqlite_store {
 
 /*
  * For a connection that writes. A power cut may take the last windows, but damages nothing: push asks what the store has of a process
- * before it sends more.
+ * before it sends more. What undoes one statement stays in memory: a service may have no other place to write to than the store.
  */
-static const char writing[] = "PRAGMA synchronous = NORMAL; PRAGMA cache_size = " CACHE_PAGES;
+static const char writing[] = "PRAGMA synchronous = NORMAL; PRAGMA temp_store = MEMORY; "
+			      "PRAGMA cache_size = " CACHE_PAGES;
 
 /* Elements of a list that JSON would take come in their order. */
 #define STACKS                                                                               \
@@ -157,8 +159,13 @@ static int fail(struct sqlite_store *sqlite, int code, const char *what, struct 
 	bool passes = primary == SQLITE_BUSY || primary == SQLITE_LOCKED ||
 		      primary == SQLITE_FULL || primary == SQLITE_IOERR || primary == SQLITE_NOMEM;
 
+	bool has_no_place = library.extended_errcode(sqlite->db) == SQLITE_IOERR_GETTEMPPATH;
+
 	return hl_error_set(err, passes ? -EAGAIN : -EIO, "cannot %s '%s': %s", what,
-			    sqlite->store.name, library.errmsg(sqlite->db));
+			    sqlite->store.name,
+			    has_no_place ? "no directory for temporary files can be written to; "
+					   "name one by TMPDIR"
+					 : library.errmsg(sqlite->db));
 }
 
 static int execute(struct sqlite_store *sqlite, const char *sql, const char *what,

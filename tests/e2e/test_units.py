@@ -34,6 +34,8 @@ cd /
 exec "$@"
 """
 
+LARGE = "import asyncio, http.server, sqlite3, unittest.mock, xml.dom.minidom; print('ready', flush=True); input()"
+
 
 def read_unit(name):
     """{key: [values]} of its section [Service]"""
@@ -76,7 +78,7 @@ class Unit:
         writable = " ".join([*" ".join(self.settings.get("ReadWritePaths", [])).split(), *directories.values()])
         group = pids_group(f"heapline-test-{os.getpid()}-{name}", self.settings["TasksMax"][0])
         if group:
-            test.addCleanup(os.rmdir, group)
+            test.addCleanup(harness.wait_until, lambda: test_pod.Groups.removed(group), "the unit's group to be empty")
 
         def enter():
             os.umask(0o077)
@@ -189,7 +191,18 @@ class UnitsTest(harness.TestCase):
         self.assertIn("CAP_SETUID", unit.log())
         self.assertIn(b"CAP_SETUID", self.ask("/")[1])
 
+    def start_large(self):
+        """Another recorded process, with so many stacks that a store needs room beside its file to take them."""
+        python = harness.need("/usr/bin/python3")
+        large = self.enterContext(subprocess.Popen(
+            harness.record_command(os.path.join(self.path("own"), "large.hl"), [python, "-c", LARGE]), cwd="/",
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            user=OTHER_USER, group=OTHER_USER, extra_groups=[], env=dict(os.environ, PYTHONMALLOC="malloc")))
+        self.addCleanup(large.stdin.close)
+        self.assertEqual(large.stdout.readline(), "ready\n")
+
     def test_push_sends_processes_of_other_users(self):
+        self.start_large()
         store = os.path.join(self.directories["state"], "store.db")
         unit = Unit(self, "heapline-push", {"HEAPLINE_TO": store}, self.directories)
 
@@ -199,6 +212,7 @@ class UnitsTest(harness.TestCase):
             return result.status == 0 and "alloc_site" in result.stdout and json.loads(result.stdout)
 
         harness.wait_until(pushed, "the store to have it")
+        self.assertEqual(unit.log(), "")
 
     def test_watch_keeps_who_was_killed(self):
         mount, is_v2 = test_pod.memory_hierarchy()

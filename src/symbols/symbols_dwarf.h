@@ -59,6 +59,7 @@ struct hl_symbols_table {
 	uint64_t unwind_base;
 	const unsigned char *code; /* .text of x86-64; else NULL; belongs to the module */
 	uint64_t code_bytes, code_base;
+	const char **cold_names; /* by unwind_starts, once asked for: see symbols_file.c; or NULL */
 };
 
 /* ---- symbols_entry.c: what entries of DWARF are called ---- */

@@ -148,6 +148,7 @@ static void find_code(struct hl_symbols_table *table, Dwfl_Module *module)
 static void symbols_table_release(struct hl_symbols_table *table)
 {
 	free(table->entries);
+	free(table->cold_names);
 	*table = (struct hl_symbols_table){0};
 }
 
@@ -233,17 +234,13 @@ static bool jumps_into(const struct hl_symbols_table *table,
 	return false;
 }
 
-/* The name of the function that ${address}, which has no name, is a part of: compilers move the code of a function that
- * rarely runs elsewhere, and it jumps back. NULL: unknown. */
-static const char *symbols_table_find_cold(const struct hl_symbols_table *table, uint64_t address)
+/* The name of the function that jumps into [${start}, ${end}), which jumps back; NULL: there is none, or several. */
+static const char *find_other_part(const struct hl_symbols_table *table, uint64_t start,
+				   uint64_t end)
 {
-	size_t at = HL_LOWER_BOUND(i, table->unwind_count, unwind_start(table, i) <= address);
 	const struct hl_symbols_table_entry *found = NULL;
 	size_t unused;
 
-	if (!at || at == table->unwind_count)
-		return NULL;
-	uint64_t start = unwind_start(table, at - 1), end = unwind_start(table, at);
 	for (uint64_t i = start; i >= table->code_base && i < end; i++) {
 		uint64_t target = jump_target(table, i - table->code_base);
 		/* A jump to the beginning of a function is a call. */
@@ -259,6 +256,28 @@ static const char *symbols_table_find_cold(const struct hl_symbols_table *table,
 	}
 	/* Any bytes may look like a jump: the function that a part belongs to jumps there, too. */
 	return found && jumps_into(table, found, start, end) ? found->name : NULL;
+}
+
+/* The name of the function that ${address}, which has no name, is a part of: compilers move the code of a function that
+ * rarely runs elsewhere. It is looked for once for all addresses of the part. NULL: unknown, or no memory. */
+static const char *symbols_table_find_cold(struct hl_symbols_table *table, uint64_t address)
+{
+	static const char none[] = "";
+	size_t at = HL_LOWER_BOUND(i, table->unwind_count, unwind_start(table, i) <= address);
+
+	if (!at || at == table->unwind_count || !table->code)
+		return NULL;
+	if (!table->cold_names)
+		table->cold_names = calloc(table->unwind_count, sizeof(*table->cold_names));
+	if (!table->cold_names)
+		return NULL;
+	const char **name = &table->cold_names[at - 1];
+	if (!*name)
+		*name = find_other_part(table, unwind_start(table, at - 1),
+					unwind_start(table, at));
+	if (!*name)
+		*name = none;
+	return *name == none ? NULL : *name;
 }
 
 /* ---- the file ---- */

@@ -179,10 +179,11 @@ Its processor time is that of its own threads.
 latter with `--sample 512K`. A tool that needs more than 12 times the plain time is not waited for.
 - *redis-server* of Debian allocates with jemalloc; plain is that. Its processor time, and that of \
 postgres with all its processes, is what the server and the tool used from start to end.
+- *valgrind DHAT* counts each access to a block as well, on a processor that valgrind imitates.
 - *php-memprof*: what `bench/memprof.sh` built, without the dump that it writes on demand.
 - *mimalloc-bench*: programs that `bench/mimalloc_bench.sh` built; those of a fixed duration show what \
 a million operations took.
-- *Short programs*: means of 20 runs, a recorder's start and its saving included.
+- *Short programs*: means of 20 runs, of the shell 2, a recorder's start and its saving included.
 - The recorder's memory is the largest resident size of the target with the recorder, shared pages \
 included, less that without it. The heap is the resident part of the heap segment without it.
 - Views (`bench/views.py`): the fastest of 5 runs. The million stack nodes are made up; a program \

@@ -145,7 +145,6 @@ def parse_arguments():
 def measure_others(options, machine, heapline, results):
     """What is not a table of tools: by part, what it is called, and where its figures go."""
     others = {
-        "memory": ("recorder's memory", "footprints", lambda: all_footprints(machine, heapline)),
         "table": ("the block table", "table", lambda: table_figures(machine, heapline)),
         "symbols": ("symbolization", "symbols", lambda: measure_symbols(machine)),
         "views": ("views", "views", lambda: measure_views(machine, heapline)),
@@ -160,6 +159,8 @@ def measure_others(options, machine, heapline, results):
         "leaks": ("lost blocks", "leaks", lambda: measure_leaks(machine, heapline)),
         "fleet": ("a fleet", "fleet", lambda: measure_fleet(machine, heapline)),
         "faults": ("page faults", "faults", lambda: measure_faults(machine, heapline)),
+        # Last: it makes this process large, which is the least that the kernel says of a child's largest size.
+        "memory": ("recorder's memory", "footprints", lambda: all_footprints(machine, heapline)),
     }
     for part, (title, place, measure) in others.items():
         if part not in options.only:

@@ -21,6 +21,8 @@ NATIVE = "heapline mem-fast --no-scripts"
 NO_OBJECTS = "heapline mem-fast --no-objects"
 TRACEMALLOC = "tracemalloc, 25 frames"
 MEMPROF = "php-memprof"
+DHAT = "valgrind DHAT"
+OF_MALLOC = ("tcmalloc, no profile", "gperftools HEAPPROFILE", "jemalloc, no profile", "jemalloc prof, 512 KiB", DHAT)
 OF_SCRIPTS = (NATIVE, NO_OBJECTS, TRACEMALLOC, MEMPROF)  # what differs where scripts run
 
 
@@ -73,6 +75,7 @@ def heapline_tools(program):
 def rival_tools():
     no_heaptrack = "" if shutil.which("heaptrack") else "not installed"
     no_tcmalloc = "" if TCMALLOC.exists() else "not installed"
+    no_valgrind = "" if shutil.which("valgrind") else "not installed"
     no_jemalloc = "" if JEMALLOC.exists() else "not installed"
     memprof = os.environ.get("PHP_MEMPROF", "")
     return [
@@ -86,6 +89,7 @@ def rival_tools():
         Tool("jemalloc prof, 512 KiB", baseline="jemalloc, no profile", absent=no_jemalloc,
              environment={"LD_PRELOAD": str(JEMALLOC),
                           "MALLOC_CONF": "prof:true,lg_prof_sample:19"}),
+        Tool(DHAT, prefix=("valgrind", "-q", "--tool=dhat", "--dhat-out-file={out}"), absent=no_valgrind),
         Tool(TRACEMALLOC, environment={"PYTHONTRACEMALLOC": "25"}),
         Tool(MEMPROF, environment={"PHP_INI_SCAN_DIR": f":{memprof}", "MEMPROF_PROFILE": "1"},
              absent="" if os.path.isfile(f"{memprof}/memprof.ini") else "PHP_MEMPROF does not name what bench/memprof.sh built"),

@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools import (CLOSED, HEAPTRACK, LOG_FAST, MEM_FAST, MEMPROF, NATIVE, NO_OBJECTS, PLAIN, SAMPLE,
-                   TRACEMALLOC)
+from tools import (CLOSED, HEAPTRACK, LOG_FAST, MEM_FAST, MEMPROF, NATIVE, NO_OBJECTS, OF_MALLOC, PLAIN,
+                   SAMPLE, TRACEMALLOC)
 
 BENCH = Path(__file__).resolve().parent
 TREE = BENCH.parent
@@ -171,20 +171,23 @@ class TimedCase(Case):
         return took
 
 
+TRUE_TITLE = "`true`"
+CHILDREN_TITLE = "200 children of a shell"
+
+
 class ShortCase(Case):
     """A program that ends at once: what a tool takes to start and to save."""
 
     part = "short"
     unit = MILLISECONDS
-    RUNS = 20
 
-    def __init__(self, title, *words):
-        self.title, self.words = title, words
+    def __init__(self, title, runs, *words):
+        self.title, self.runs, self.words = title, runs, words
 
     def measure(self, tool, machine):
         command = [str(word).format(build=machine.build) for word in self.words]
         runs = [run(tool, command, machine, limit_s=30)[1]
-                for _ in range(2 if machine.small else self.RUNS)]
+                for _ in range(1 if machine.small else self.runs)]
         return Run(sum(one.wall for one in runs), sum(one.cpu for one in runs)).over(
             len(runs) / 1000)
 
@@ -193,7 +196,7 @@ class PythonCase(TimedCase):
     """Native stacks alone, as other tools have, and those with the frames of Python."""
 
     part = "python"
-    tools = (*RingCase.tools, NATIVE)
+    tools = (*RingCase.tools, NATIVE, TRACEMALLOC, *OF_MALLOC)
     title = "python3 on JSON, PYTHONMALLOC=malloc"
     program = "/usr/bin/python3"
     environment = {"PYTHONMALLOC": "malloc"}
@@ -272,6 +275,7 @@ class PhpCase(LinesCase):
 
 class RustCase(TimedCase):
     part = "rust"
+    tools = ()
     title = "a Rust program, 3 million allocations"
     program = "rustc"
 
@@ -285,6 +289,8 @@ class RustCase(TimedCase):
 
 class CompilerCase(TimedCase):
     """A compiler alone, on preprocessed text, so that nothing but the compiler is recorded."""
+
+    tools = ()
 
     def __init__(self, part="cc1plus", driver="g++", options=("-O1",), classes=12):
         self.part, self.program, self.options, self.classes = part, driver, options, classes
@@ -375,5 +381,6 @@ def timed_cases():
             CompilerCase("clang", "clang++", ("-O2",), classes=6), RustCase(),
             LinesCase("ruby", "words.rb"), *map(PhpCase, ("words.php", "template.php", "documents.php", "objects.php")),
             ScriptCase("node", "words.js"), SqliteCase(),
-            ShortCase("`true`", "/bin/true"),
-            ShortCase("10 ms of pairs", "{build}/bench/alloc_ring", 24, 1, 150_000)]
+            ShortCase(TRUE_TITLE, 20, "/bin/true"),
+            ShortCase(CHILDREN_TITLE, 2, "/bin/sh", "-c", "i=0; while [ $i -lt 200 ]; do /bin/true; i=$((i+1)); done"),
+            ShortCase("10 ms of pairs", 20, "{build}/bench/alloc_ring", 24, 1, 150_000)]

@@ -636,11 +636,8 @@ static int check_access(struct hl_memory *memory, pid_t pid, struct hl_error *er
 
 int hl_memory_live_open(pid_t pid, struct hl_memory **ret_memory, struct hl_error *err)
 {
-	struct live_memory *live;
+	struct live_memory *live = calloc(1, sizeof(*live));
 
-	if (hl_thread_registers_check_stops(err) < 0)
-		return -ENOTSUP;
-	live = calloc(1, sizeof(*live));
 	if (!live)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	live->base.kind = &live_kind;

@@ -5,8 +5,6 @@
  */
 #pragma once
 
-#include "base/error.h"
-
 #include <elf.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -20,6 +18,8 @@
 struct hl_thread_registers {
 	uint64_t x[31], sp, pc, state; /* struct user_regs_struct, which core files have alone */
 	uint64_t thread;	       /* tpidr_el0 */
+	uint64_t
+		in_call; /* whether the stop has ended a system call, or the call is made again after it */
 };
 
 #define HL_RED_ZONE_BYTES 0u
@@ -29,38 +29,45 @@ static inline uint64_t hl_thread_registers_sp(const struct hl_thread_registers *
 	return registers->sp;
 }
 
+static inline uint64_t *hl_thread_registers_pc(struct hl_thread_registers *registers)
+{
+	return &registers->pc;
+}
+
 static inline uint64_t hl_thread_registers_thread(const struct hl_thread_registers *registers)
 {
 	return registers->thread;
 }
 
-/* Of a stopped thread. Negative with errno: it has ended. */
+/* Of a stopped thread. Negative with errno: it has ended. The kernel settles an interrupted call before a tracer sees the
+ * thread: it stands at the instruction again, or behind it with the error. */
 static inline long hl_thread_registers_read(pid_t tid, struct hl_thread_registers *ret_registers)
 {
+	enum { SVC = 0xd4000001 };
 	struct iovec general = {ret_registers, sizeof(struct user_regs_struct)};
 	struct iovec thread = {&ret_registers->thread, sizeof(ret_registers->thread)};
 	long r = ptrace(PTRACE_GETREGSET, tid, NT_PRSTATUS, &general);
 
-	return r < 0 ? r : ptrace(PTRACE_GETREGSET, tid, NT_ARM_TLS, &thread);
+	if (r < 0)
+		return r;
+	uint64_t code = (uint64_t)ptrace(PTRACE_PEEKTEXT, tid, ret_registers->pc - 4, NULL);
+	ret_registers->in_call = code >> 32 == SVC ||
+				 ((uint32_t)code == SVC && (int64_t)ret_registers->x[0] == -EINTR);
+	return ptrace(PTRACE_GETREGSET, tid, NT_ARM_TLS, &thread);
 }
 
+/* One that is about to make a system call makes none. */
 static inline long hl_thread_registers_write(pid_t tid, const struct hl_thread_registers *registers)
 {
+	int none = -1;
 	struct iovec general = {(void *)registers, sizeof(struct user_regs_struct)};
+	struct iovec call = {&none, sizeof(none)};
+	long r = ptrace(PTRACE_SETREGSET, tid, NT_PRSTATUS, &general);
 
-	return ptrace(PTRACE_SETREGSET, tid, NT_PRSTATUS, &general);
+	return r < 0 ? r : ptrace(PTRACE_SETREGSET, tid, NT_ARM_SYSTEM_CALL, &call);
 }
 
-/* Whether a running program may be stopped: the kernel has settled how an interrupted call ends before a tracer sees it. */
-static inline int hl_thread_registers_check_stops(struct hl_error *err)
-{
-	return hl_error_set(
-		err, -ENOTSUP,
-		"reading the heap of a running program is not available on aarch64 yet; "
-		"read a core file of it");
-}
-
-/* The system call that a stop has ended, or -1; and what it returns. */
+/* The system call whose end a tracer may still change, or -1; and what it returns. */
 static inline int64_t hl_thread_registers_call(const struct hl_thread_registers *registers)
 {
 	(void)registers;
@@ -74,8 +81,7 @@ static inline uint64_t *hl_thread_registers_result(struct hl_thread_registers *r
 
 static inline bool hl_thread_registers_in_call(const struct hl_thread_registers *registers)
 {
-	(void)registers;
-	return false;
+	return registers->in_call;
 }
 
 /* Whether the word is of a register that calls do not keep: x0 to x18. */

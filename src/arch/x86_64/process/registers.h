@@ -5,8 +5,6 @@
  */
 #pragma once
 
-#include "base/error.h"
-
 #include <elf.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,6 +20,11 @@
 static inline uint64_t hl_thread_registers_sp(const struct hl_thread_registers *registers)
 {
 	return registers->rsp;
+}
+
+static inline uint64_t *hl_thread_registers_pc(struct hl_thread_registers *registers)
+{
+	return (uint64_t *)&registers->rip;
 }
 
 static inline uint64_t hl_thread_registers_thread(const struct hl_thread_registers *registers)
@@ -40,14 +43,7 @@ static inline long hl_thread_registers_write(pid_t tid, const struct hl_thread_r
 	return ptrace(PTRACE_SETREGS, tid, NULL, registers);
 }
 
-/* Whether a running program may be stopped. */
-static inline int hl_thread_registers_check_stops(struct hl_error *err)
-{
-	(void)err;
-	return 0;
-}
-
-/* The system call that a stop has ended, or -1; and what it returns. */
+/* The system call whose end a tracer may still change, or -1; and what it returns. */
 static inline int64_t hl_thread_registers_call(const struct hl_thread_registers *registers)
 {
 	return (int64_t)registers->orig_rax;

@@ -39,12 +39,14 @@ fi
 ninja -C "$build" >"$folder/build.log" || { tail -n 30 "$folder/build.log"; exit 1; }
 mkdir -p "$programs"
 # As tests/e2e/meson.build has them; signed return addresses beside plain ones.
-for name in known_answer ledger peak signals sequence; do
+for name in known_answer ledger peak signals sequence heap_target waiting_calls; do
 	for kind in '' _signed; do
 		aarch64-linux-gnu-gcc --sysroot="$root" -D_GNU_SOURCE -std=gnu11 -O2 -g -fno-builtin -fno-optimize-sibling-calls ${kind:+-mbranch-protection=standard} \
 			"$tree/tests/e2e/$name.c" -o "$programs/$name$kind" -pthread
 	done
 done
+aarch64-linux-gnu-gcc --sysroot="$root" -D_GNU_SOURCE -std=gnu11 -O2 -g -fno-builtin -fno-optimize-sibling-calls \
+	"$tree/tests/e2e/heap_target.c" -o "$programs/heap_target_static" -static -pthread
 aarch64-linux-gnu-g++ --sysroot="$root" -O2 -g -fno-builtin -fno-optimize-sibling-calls "$tree/tests/e2e/known_answer_cxx.cc" -o "$programs/known_answer_cxx"
 HL_BUILD=$build HL_PROGRAMS=$programs HL_OTHER_HEAPLINE=${2:-} run python3 "$tree/tests/e2e/test_aarch64.py"
 # A booted machine; of this one its programs see nothing but the console.

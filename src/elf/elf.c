@@ -17,8 +17,6 @@
 #include <unistd.h>
 #include <zstd.h>
 
-#define PAGE_BYTES UINT64_C(4096) /* loaders round segments to whole ones */
-
 Elf *hl_elf_open(int fd)
 {
 	elf_version(EV_CURRENT);
@@ -56,11 +54,12 @@ bool hl_elf_code_offset(Elf *elf, uint64_t address, uint64_t *ret_offset)
 
 bool hl_elf_address(Elf *elf, uint64_t offset, bool is_code, uint64_t *ret_address)
 {
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE); /* loaders round segments to whole ones */
 	GElf_Phdr segment;
 	bool found = false;
 
 	for (int i = 0; gelf_getphdr(elf, i, &segment); i++) {
-		if (segment.p_type != PT_LOAD || offset < (segment.p_offset & ~(PAGE_BYTES - 1)) ||
+		if (segment.p_type != PT_LOAD || offset < (segment.p_offset & ~(page - 1)) ||
 		    offset >= segment.p_offset + segment.p_filesz)
 			continue;
 		if (!found || is_code == ((segment.p_flags & PF_X) != 0))

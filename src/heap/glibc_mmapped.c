@@ -328,19 +328,24 @@ static int read_one(struct search *search, const struct gap *gap, uint64_t at, b
 		    uint64_t *ret_end)
 {
 	uint8_t page[4096];
-	size_t aligned =
-		search->reader->glibc->layout->mmapped_lack ? sizeof(page) : HL_CHUNK_BLOCK;
+	size_t aligned = search->reader->glibc->layout->mmapped_lack ? search->memory->page_bytes
+								     : HL_CHUNK_BLOCK;
+	size_t known = aligned < sizeof(page) ? aligned : sizeof(page);
 	int r = 0;
 
 	*ret_end = at;
 	if (!hl_pages_contain(&search->pages, at))
 		return 0;
-	if (hl_memory_read(search->memory, at, page, aligned) < 0)
+	if (hl_memory_read(search->memory, at, page, known) < 0)
 		aligned = 0;
 	/* A header is followed by an address of some alignment. */
 	for (size_t next = HL_CHUNK_BLOCK; next <= aligned && r == 0; next *= 2) {
 		uint64_t words[2];
-		memcpy(words, page + next - sizeof(words), sizeof(words));
+		if (next <= known)
+			memcpy(words, page + next - sizeof(words), sizeof(words));
+		else if (hl_memory_read(search->memory, at + next - sizeof(words), words,
+					sizeof(words)) < 0)
+			break;
 		r = add_candidate(search, gap, at + next - sizeof(words), words, at, is_chained,
 				  ret_end);
 	}

@@ -121,7 +121,7 @@ void hl_glibc_layout_name(const struct hl_glibc_layout *layout, char *ret_name, 
 #define ARENA_FLAGS   4u /* in all versions, after the lock, with which an arena begins */
 #define NONCONTIGUOUS 2u
 
-#define HUGE_PAGE_MAX  (UINT64_C(1) << 30) /* of x86-64 */
+#define HUGE_PAGE_MAX  (UINT64_C(16) << 30) /* of aarch64; of x86-64 1 GiB */
 #define HEAP_MAX_BYTES (UINT64_C(64) << 20)
 
 #define PAGE_BYTES     UINT64_C(4096)
@@ -159,7 +159,7 @@ int hl_glibc_state_common(struct hl_memory *memory, const struct hl_glibc *glibc
 		ret_common->hp_page_bytes = hl_glibc_word(bytes + at->mp.hp_pagesize);
 	}
 	if (at->mmapped_lack) /* mappings are whole pages, the rest was counted too many */
-		ret_common->mmapped_bytes &= ~UINT64_C(4095);
+		ret_common->mmapped_bytes &= ~(memory->page_bytes - 1);
 	return 0;
 }
 

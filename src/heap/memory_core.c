@@ -11,6 +11,7 @@
 #include "base/compiler.h"
 #include "base/machine.h"
 #include "heap/extents.h"
+#include "heap/thread.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -22,11 +23,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PAGE_BYTES 4096u
+#define PAGE_BYTES_MIN 4096u
+#define PAGE_BYTES_MAX 65536u
 
 /* The part of a mapping that the file holds. */
 struct core_part {
 	uint64_t start, length, offset;
+};
+
+struct core_thread {
+	pid_t tid;
+	struct hl_thread_registers registers;
 };
 
 struct core_memory {
@@ -36,7 +43,7 @@ struct core_memory {
 	struct core_part *parts;
 	size_t count, capacity;
 	struct hl_extents data; /* extents of data in the file, if it has holes; else empty */
-	struct hl_thread_registers *threads;
+	struct core_thread *threads;
 	size_t thread_count, thread_capacity;
 };
 
@@ -75,11 +82,12 @@ static int core_read(struct hl_memory *memory, uint64_t address, void *bytes, si
 static bool is_present(const struct core_memory *core, uint64_t offset)
 {
 	const uint8_t *page = core->bytes + offset;
+	uint64_t last = core->base.page_bytes - 1;
 
 	if (core->data.count)
 		return hl_extents_hold(&core->data, offset) ||
-		       hl_extents_hold(&core->data, offset + PAGE_BYTES - 1);
-	return page[0] || memcmp(page, page + 1, PAGE_BYTES - 1) != 0;
+		       hl_extents_hold(&core->data, offset + last);
+	return page[0] || memcmp(page, page + 1, last) != 0;
 }
 
 static int scan_part(const struct core_memory *core, const struct core_part *part, uint64_t start,
@@ -87,19 +95,19 @@ static int scan_part(const struct core_memory *core, const struct core_part *par
 {
 	const struct hl_map *map = hl_maps_find(&core->base.maps, part->start);
 	uint32_t kind = map && map->inode ? HL_PAGE_FILE : HL_PAGE_ANON;
-	uint64_t part_end = part->start + part->length;
+	uint64_t part_end = part->start + part->length, page = core->base.page_bytes;
 
 	start = start > part->start ? start : part->start;
 	end = end < part_end ? end : part_end;
-	for (; start + PAGE_BYTES <= end; start += PAGE_BYTES) {
+	for (; start + page <= end; start += page) {
 		struct hl_page_run *last = pages->count ? &pages->runs[pages->count - 1] : NULL;
 		if (!is_present(core, part->offset + (start - part->start)))
 			continue;
 		pages->page_count++;
 		if (last && last->end == start && last->kind == kind)
-			last->end += PAGE_BYTES;
+			last->end += page;
 		else if (HL_ARRAY_APPEND(pages->runs, pages->count, pages->capacity,
-					 (struct hl_page_run){start, start + PAGE_BYTES, kind}) < 0)
+					 (struct hl_page_run){start, start + page, kind}) < 0)
 			return -ENOMEM;
 	}
 	return 0;
@@ -141,7 +149,7 @@ static int core_threads(struct hl_memory *memory, hl_thread_visit *visit, void *
 	int r = 0;
 
 	for (size_t i = 0; i < core->thread_count && r == 0; i++)
-		r = visit(context, &core->threads[i]);
+		r = visit(context, &core->threads[i].registers);
 	return r;
 }
 
@@ -213,23 +221,34 @@ static int read_files(const uint8_t *note, size_t note_bytes, struct hl_maps *ma
 	return 0;
 }
 
-/* Keeps a thread, and marks the mapping of its stack pointer as a stack. */
 static int read_thread(const uint8_t *note, size_t note_bytes, struct core_memory *core,
 		       struct hl_process_facts *facts)
 {
 	struct elf_prstatus status;
-	struct hl_thread_registers registers = {0};
+	struct core_thread thread = {0};
 
 	if (note_bytes < sizeof(status))
 		return 0;
 	memcpy(&status, note, sizeof(status));
 	facts->threads++;
-	memcpy(&registers, status.pr_reg, sizeof(status.pr_reg));
-	if (HL_ARRAY_APPEND(core->threads, core->thread_count, core->thread_capacity, registers) <
-	    0)
-		return -ENOMEM;
-	struct hl_map *map = map_at(&core->base.maps, hl_thread_registers_sp(&registers));
-	return map && !map->inode ? set_path(map, "[stack]") : 0;
+	thread.tid = status.pr_pid;
+	memcpy(&thread.registers, status.pr_reg, sizeof(status.pr_reg));
+	return HL_ARRAY_APPEND(core->threads, core->thread_count, core->thread_capacity, thread);
+}
+
+/* Marks the mapping of the first thread's stack pointer as the stack. Those of others may hold blocks, too. */
+static int mark_stack(struct core_memory *core, pid_t pid)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < core->thread_count && r == 0; i++) {
+		const struct core_thread *thread = &core->threads[i];
+		struct hl_map *map =
+			map_at(&core->base.maps, hl_thread_registers_sp(&thread->registers));
+		if (map && !map->inode && (thread->tid == pid || !pid))
+			r = set_path(map, "[stack]");
+	}
+	return r;
 }
 
 static int read_process(const uint8_t *note, size_t note_bytes, struct hl_process_facts *facts)
@@ -259,6 +278,9 @@ static void read_auxv(const uint8_t *note, size_t note_bytes, struct core_memory
 		memcpy(&item, note, sizeof(item));
 		if (item.a_type == AT_PHDR)
 			core->base.program_headers = item.a_un.a_val;
+		if (item.a_type == AT_PAGESZ && item.a_un.a_val >= PAGE_BYTES_MIN &&
+		    item.a_un.a_val <= PAGE_BYTES_MAX && !(item.a_un.a_val & (item.a_un.a_val - 1)))
+			core->base.page_bytes = item.a_un.a_val;
 	}
 }
 
@@ -285,6 +307,10 @@ static int read_notes(const uint8_t *bytes, size_t length, struct core_memory *c
 			r = read_thread(note, header.n_descsz, core, facts);
 		else if (header.n_type == NT_PRPSINFO)
 			r = read_process(note, header.n_descsz, facts);
+		else if (core->thread_count)
+			hl_thread_registers_add_note(
+				&core->threads[core->thread_count - 1].registers, header.n_type,
+				note, header.n_descsz);
 		uint64_t all = sizeof(header) + name + content;
 		all = all < length ? all : length;
 		bytes += all;
@@ -359,8 +385,14 @@ static int read_core(struct core_memory *core, const char *path, struct hl_proce
 	int r = 0;
 
 	memcpy(&header, core->bytes, sizeof(header));
-	if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_type != ET_CORE ||
-	    header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != HL_ELF_MACHINE ||
+	bool is_core = memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_type == ET_CORE;
+	if (is_core && header.e_machine != HL_ELF_MACHINE)
+		return hl_error_set(
+			err, -ENOTSUP,
+			"'%s' is a core file of another machine's program, not of an %s "
+			"program; heapline reads it there, where the program's files are",
+			path, HL_ELF_MACHINE_NAME);
+	if (!is_core || header.e_ident[EI_CLASS] != ELFCLASS64 ||
 	    header.e_phentsize != sizeof(Elf64_Phdr))
 		return hl_error_set(err, -EBADMSG, "'%s' is not a core file of an %s program", path,
 				    HL_ELF_MACHINE_NAME);
@@ -381,6 +413,8 @@ static int read_core(struct core_memory *core, const char *path, struct hl_proce
 			r = read_notes(core->bytes + segment.p_offset, segment.p_filesz, core,
 				       facts);
 	}
+	if (r == 0)
+		r = mark_stack(core, facts->pid);
 	if (r == 0 && !core->base.maps.count)
 		return hl_error_set(err, -EBADMSG, "the core file '%s' holds no memory", path);
 	return r < 0 ? hl_error_set(err, r, "out of memory") : 0;
@@ -420,7 +454,7 @@ int hl_memory_core_open(const char *path, struct hl_memory **ret_memory,
 	if (!core)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	core->base.kind = &core_kind;
-	core->base.page_bytes = PAGE_BYTES;
+	core->base.page_bytes = PAGE_BYTES_MIN; /* unless its notes say more */
 	int r = map_core(core, path, err);
 	if (r == 0)
 		r = read_core(core, path, facts, err);

@@ -29,6 +29,7 @@ struct stopped_thread {
 	pid_t tid;
 	int signal;	 /* that came first, and is still to be delivered */
 	bool is_stopped; /* else it was interrupted, and will stop */
+	struct hl_interrupted_call call;
 };
 
 struct hl_stop {
@@ -108,6 +109,7 @@ static int seize(struct hl_stop *stop, pid_t tid)
 	memmove(&stop->threads[at + 1], &stop->threads[at],
 		(stop->count++ - at) * sizeof(*stop->threads));
 	stop->threads[at] = (struct stopped_thread){.tid = tid};
+	hl_interrupted_call_look(tid, &stop->threads[at].call);
 	return 1;
 }
 
@@ -132,13 +134,13 @@ static int interrupt(struct hl_stop *stop, const pid_t *tids, size_t count)
 	return r < 0 ? r : found;
 }
 
-static void mend_call(pid_t tid)
+static void mend_call(struct stopped_thread *thread)
 {
 	struct hl_thread_registers registers;
 
-	if (hl_thread_registers_read(tid, &registers) == 0 &&
-	    hl_interrupted_call_mend(tid, &registers))
-		hl_thread_registers_write(tid, &registers);
+	if (hl_thread_registers_read(thread->tid, &registers) == 0 &&
+	    hl_interrupted_call_mend_settled(thread->tid, &thread->call, &registers))
+		hl_thread_registers_write(thread->tid, &registers);
 }
 
 /* Waits until a thread stops or ends. 0; -ETIMEDOUT, with a ${deadline} of 0 after one look. */
@@ -158,7 +160,7 @@ static int await(struct hl_stop *stop, pid_t tid, uint64_t deadline)
 			/* another stop than that for a signal has an event in the upper half */
 			thread->signal = status >> 16 ? 0 : WSTOPSIG(status);
 			thread->is_stopped = true;
-			mend_call(tid);
+			mend_call(thread);
 			return 0;
 		}
 		if (hl_clock_ns(CLOCK_MONOTONIC) > deadline)
@@ -207,9 +209,11 @@ static void stop_end(struct hl_stop *stop)
 		if (!stop->threads[i].is_stopped)
 			await(stop, stop->threads[i].tid, 0);
 	/* Threads that hang in the kernel cannot be detached: the kernel does it when we end. */
-	for (size_t i = 0; i < stop->count; i++)
-		ptrace(PTRACE_DETACH, stop->threads[i].tid, NULL,
-		       (void *)(intptr_t)stop->threads[i].signal);
+	for (size_t i = 0; i < stop->count; i++) {
+		const struct stopped_thread *thread = &stop->threads[i];
+		hl_interrupted_call_go_on(thread->tid, &thread->call, thread->signal);
+		ptrace(PTRACE_DETACH, thread->tid, NULL, (void *)(intptr_t)thread->signal);
+	}
 	free(stop->threads);
 	free(stop);
 }

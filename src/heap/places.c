@@ -8,6 +8,7 @@
 #include "base/machine.h"
 #include "base/names.h"
 #include "elf/elf.h"
+#include "heap/thread.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -16,14 +17,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PAGE_BYTES UINT64_C(4096)
-
-/* The place of ${kind} is added, widened to whole pages. 0 or -ENOMEM. */
-static int places_add(struct hl_places *places, uint64_t start, uint64_t end,
+/* The place of ${kind} is added, widened to whole pages of ${page_bytes}. 0 or -ENOMEM. */
+static int places_add(struct hl_places *places, uint64_t page_bytes, uint64_t start, uint64_t end,
 		      enum hl_place_kind kind)
 {
-	const struct hl_place place = {start & ~(PAGE_BYTES - 1),
-				       (end + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1), kind};
+	const struct hl_place place = {start & ~(page_bytes - 1),
+				       (end + page_bytes - 1) & ~(page_bytes - 1), kind};
 
 	return HL_ARRAY_APPEND(places->places, places->count, places->capacity, place);
 }
@@ -71,16 +70,16 @@ static size_t read_headers(struct hl_memory *memory, const struct hl_map *map, u
 }
 
 /* Whether the page of ${segment} is mapped where a loader puts it: a tool that maps a whole file to read it does not. */
-static bool is_loaded(const struct hl_maps *maps, const struct hl_map *first, uint64_t bias,
+static bool is_loaded(const struct hl_memory *memory, const struct hl_map *first, uint64_t bias,
 		      const Elf64_Phdr *segment)
 {
-	uint64_t address = (bias + segment->p_vaddr) & ~(PAGE_BYTES - 1);
-	const struct hl_map *map = hl_maps_find(maps, address);
+	uint64_t mask = ~(memory->page_bytes - 1), address = (bias + segment->p_vaddr) & mask;
+	const struct hl_map *map = hl_maps_find(&memory->maps, address);
 
 	if (!segment->p_filesz)
 		return map && !map->inode;
 	return map && hl_maps_same_file(map, first) &&
-	       map->offset + (address - map->start) == (segment->p_offset & ~(PAGE_BYTES - 1));
+	       map->offset + (address - map->start) == (segment->p_offset & mask);
 }
 
 /* Adds the segments of the file whose beginning ${map} maps, if it is an ELF file that was loaded. */
@@ -111,10 +110,10 @@ static int add_segments(struct hl_memory *memory, const struct hl_map *map,
 		if (segment.p_type != PT_LOAD || !segment.p_memsz)
 			continue;
 		if (!has_bias)
-			bias = map->start - (segment.p_vaddr & ~(PAGE_BYTES - 1));
+			bias = map->start - (segment.p_vaddr & ~(memory->page_bytes - 1));
 		has_bias = true;
-		if (is_loaded(&memory->maps, map, bias, &segment))
-			r = places_add(places, bias + segment.p_vaddr,
+		if (is_loaded(memory, map, bias, &segment))
+			r = places_add(places, memory->page_bytes, bias + segment.p_vaddr,
 				       bias + segment.p_vaddr + segment.p_memsz,
 				       HL_PLACE_VARIABLES);
 	}
@@ -124,20 +123,17 @@ static int add_segments(struct hl_memory *memory, const struct hl_map *map,
 /* ---- stacks of threads ---- */
 
 /*
- * Stacks of threads, by the control block (struct pthread) that glibc and musl put at the top of each. It holds its own
- * address in the first word, and, in two words side by side, where the thread's memory begins and how long that is. Their
+ * Stacks of threads, by the control block (struct pthread) that glibc and musl put at the top of each. It holds a word that it is
+ * known by, and, in two words side by side, where the thread's memory begins and how long that is. Their
  * place differs between versions, but no other pair begins below the block and ends just above it.
  */
 
-/* In glibc's struct pthread, in all versions for x86-64: its own address, twice, and the links of the list of stacks. */
-#define SELF_WORD     0u
-#define SELF_TOO_WORD 2u
-#define NEXT_WORD     88u
-#define BEFORE_WORD   89u
+/* In glibc's struct pthread, in all versions: the links of the list of stacks. */
+#define NEXT_WORD   (HL_PTHREAD_LIST / 8)
+#define BEFORE_WORD (NEXT_WORD + 1)
 
 #define CONTROL_WORDS	  320u /* of a struct pthread, at most */
 #define CONTROL_ALIGNMENT 8u
-#define ABOVE_BYTES_MAX	  8192u /* from the control block to the end of its stack */
 #define STACK_BYTES_MIN	  4096u
 
 #define RING_MAX      1000000u
@@ -166,7 +162,8 @@ struct control {
 static bool read_control(struct search *search, uint64_t address, struct control *control)
 {
 	const struct hl_map *map = hl_maps_find(&search->memory->maps, address);
-	uint64_t bytes = sizeof(control->words), in_page = PAGE_BYTES - address % PAGE_BYTES;
+	uint64_t bytes = sizeof(control->words), page = search->memory->page_bytes;
+	uint64_t in_page = page - address % page;
 
 	if (!map || !(map->flags & HL_MAP_WRITE) || address & (CONTROL_ALIGNMENT - 1))
 		return false;
@@ -179,7 +176,8 @@ static bool read_control(struct search *search, uint64_t address, struct control
 	}
 	control->address = address;
 	control->count = bytes / 8;
-	return r == 0 && control->count > BEFORE_WORD && control->words[SELF_WORD] == address;
+	return r == 0 && control->count > BEFORE_WORD &&
+	       (control->words[0] == address || hl_pthread_is_at(control->words, address));
 }
 
 /* Adds the stack on top of which ${control} lies, and which holds ${pointer} if that is not 0. 1 if there is one, else 0, or
@@ -191,10 +189,11 @@ static int add_stack(struct search *search, const struct control *control, uint6
 	for (size_t i = 1; i + 1 < control->count; i++) {
 		uint64_t start = control->words[i], bytes = control->words[i + 1];
 		if (start < FIRST_ADDRESS || start >= address || bytes < STACK_BYTES_MIN ||
-		    bytes <= address - start || bytes - (address - start) > ABOVE_BYTES_MAX ||
+		    bytes <= address - start || bytes - (address - start) > HL_PTHREAD_ABOVE_MAX ||
 		    (pointer && pointer < start))
 			continue;
-		int r = places_add(search->places, start, start + bytes, HL_PLACE_STACK);
+		int r = places_add(search->places, search->memory->page_bytes, start, start + bytes,
+				   HL_PLACE_STACK);
 		return r < 0 ? r : 1;
 	}
 	return 0;
@@ -212,7 +211,7 @@ static int follow_list(struct search *search, uint64_t head, uint64_t link)
 	for (unsigned i = 0; i < RING_MAX && link != head; i++) {
 		if (link < FIRST_ADDRESS || link > LAST_ADDRESS || link & 7 ||
 		    !read_control(search, link - NEXT_WORD * 8, &control) ||
-		    control.words[SELF_TOO_WORD] != control.address ||
+		    !hl_pthread_is_at(control.words, control.address) ||
 		    control.words[BEFORE_WORD] != before)
 			return 0;
 		int r = add_stack(search, &control, 0);
@@ -302,10 +301,12 @@ static int search_above(struct search *search, uint64_t pointer)
 			to = run_end - at > WINDOW_BYTES ? at + WINDOW_BYTES : run_end;
 			if (hl_memory_read(search->memory, at, search->window, to - at) < 0)
 				continue;
-			for (uint64_t word = at; word < to && !found; word += CONTROL_ALIGNMENT)
-				if (word > pointer && search->window[(word - at) / 8] == word &&
-				    read_control(search, word, &control))
+			for (uint64_t word = at; word < to && !found; word += CONTROL_ALIGNMENT) {
+				uint64_t block =
+					hl_pthread_by_mark(word, search->window[(word - at) / 8]);
+				if (block > pointer && read_control(search, block, &control))
 					found = add_stack(search, &control, pointer);
+			}
 		}
 	}
 	return found < 0 ? found : r;
@@ -337,8 +338,8 @@ static int stacks_read(struct hl_memory *memory, struct hl_places *places)
 
 	for (size_t i = 0; i < memory->maps.count && r == 0; i++)
 		if (strncmp(memory->maps.maps[i].path, "[stack", 6) == 0)
-			r = places_add(places, memory->maps.maps[i].start, memory->maps.maps[i].end,
-				       HL_PLACE_STACK);
+			r = places_add(places, memory->page_bytes, memory->maps.maps[i].start,
+				       memory->maps.maps[i].end, HL_PLACE_STACK);
 	if (r < 0) {
 		free(search);
 		return r;
@@ -369,9 +370,11 @@ int hl_places_read(struct hl_memory *memory, const struct hl_jvm *jvm, struct hl
 	if (r == 0)
 		r = stacks_read(memory, &places);
 	if (r == 0 && jvm->heap_start)
-		r = places_add(&places, jvm->heap_start, jvm->heap_end, HL_PLACE_JAVA);
+		r = places_add(&places, memory->page_bytes, jvm->heap_start, jvm->heap_end,
+			       HL_PLACE_JAVA);
 	if (r == 0 && jvm->code_start)
-		r = places_add(&places, jvm->code_start, jvm->code_end, HL_PLACE_CODE);
+		r = places_add(&places, memory->page_bytes, jvm->code_start, jvm->code_end,
+			       HL_PLACE_CODE);
 	sort_places(&places);
 	if (r < 0)
 		hl_places_release(&places);

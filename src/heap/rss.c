@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- names of the largest mappings ---- */
 
@@ -111,8 +112,13 @@ static void rss_name_mappings(struct hl_memory *memory, const char *mounts, stru
 
 /* ---- what the kernel counts beside the parts ---- */
 
-/* The kernel's THREAD_SIZE on x86-64, for each thread. */
-#define KERNEL_STACK_BYTES (UINT64_C(16) << 10)
+/* The kernel's THREAD_SIZE, for each thread: 16 KiB, on aarch64 at least a page. */
+static uint64_t kernel_stack_bytes(void)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), usual = UINT64_C(16) << 10;
+
+	return page > usual ? page : usual;
+}
 
 /* The bytes that "${key}: N kB" of ${text} says; 0: it does not. */
 static uint64_t kilobytes(const char *text, const char *key)
@@ -134,7 +140,7 @@ void hl_rss_parse_beside(const char *rollup, const char *status, struct hl_rss_b
 		.swap_pss_bytes = kilobytes(rollup, "SwapPss"),
 		.page_table_bytes = kilobytes(status, "VmPTE"),
 		.kernel_stack_bytes = threads ? strtoull(threads + strlen("\nThreads:"), NULL, 10) *
-							KERNEL_STACK_BYTES
+							kernel_stack_bytes()
 					      : 0,
 		.lazy_free_bytes = kilobytes(rollup, "LazyFree"),
 		.transparent_bytes = kilobytes(rollup, "AnonHugePages") +

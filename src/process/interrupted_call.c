@@ -3,10 +3,14 @@
 #include "process/process.h"
 
 #include "base/compiler.h"
+#include "process/call.h"
 
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -66,4 +70,73 @@ bool hl_interrupted_call_mend(pid_t tid, struct hl_thread_registers *registers)
 		return false;
 	*hl_thread_registers_result(registers) = (uint64_t)-ERESTARTNOHAND;
 	return true;
+}
+
+/* ---- where the kernel settles how a call ends ---- */
+
+#define SWITCHES "\nvoluntary_ctxt_switches:"
+
+/* The number behind ${key} in the thread's status; 0: it has none. */
+static uint64_t status_number(pid_t tid, const char *key, int base)
+{
+	char text[4096];
+	const char *found =
+		hl_proc_read(tid, "status", text, sizeof(text)) > 0 ? strstr(text, key) : NULL;
+
+	return found ? strtoull(found + strlen(key), NULL, base) : 0;
+}
+
+void hl_interrupted_call_look(pid_t tid, struct hl_interrupted_call *ret_call)
+{
+	unsigned long long number, first, sp, pc;
+	char text[256];
+
+	if (!HL_SETTLED_CALL_BYTES || hl_proc_read(tid, "syscall", text, sizeof(text)) <= 0 ||
+	    sscanf(text, "%llu %llx %*x %*x %*x %*x %*x %llx %llx", &number, &first, &sp, &pc) != 4)
+		return;
+	*ret_call = (struct hl_interrupted_call){
+		number, first, sp, pc, status_number(tid, SWITCHES, 10), false};
+}
+
+bool hl_interrupted_call_mend_settled(pid_t tid, struct hl_interrupted_call *call,
+				      struct hl_thread_registers *registers)
+{
+	uint64_t *result = hl_thread_registers_result(registers),
+		 *pc = hl_thread_registers_pc(registers), found = *result;
+
+	if (!call->switches || hl_thread_registers_sp(registers) != call->sp ||
+	    hl_thread_call_number(registers) != call->number ||
+	    status_number(tid, SWITCHES, 10) != call->switches + 1)
+		return hl_interrupted_call_mend(tid, registers);
+	bool has_ended =
+		*pc == call->pc && (int64_t)found == -EINTR && may_end_early((int64_t)call->number);
+	bool is_restarted = *pc + HL_SETTLED_CALL_BYTES == call->pc && found == call->first;
+	call->is_mended =
+		has_ended || (is_restarted && has_filter(tid) &&
+			      hl_thread_may_repeat((uint32_t)ptrace(
+				      PTRACE_PEEKTEXT, tid, *pc - HL_SETTLED_CALL_BYTES, NULL)));
+	if (call->is_mended) {
+		*result = call->first;
+		call->first = found;
+		call->pc = *pc;
+		*pc -= HL_SETTLED_CALL_BYTES;
+	}
+	return call->is_mended;
+}
+
+void hl_interrupted_call_go_on(pid_t tid, const struct hl_interrupted_call *call, int signal)
+{
+	struct hl_thread_registers registers;
+
+	if (!call->is_mended)
+		return;
+	uint64_t waiting =
+		status_number(tid, "\nSigPnd:", 16) | status_number(tid, "\nShdPnd:", 16);
+	if ((!signal && !(waiting & ~status_number(tid, "\nSigBlk:", 16))) ||
+	    hl_thread_registers_read(tid, &registers) < 0 ||
+	    *hl_thread_registers_pc(&registers) + HL_SETTLED_CALL_BYTES != call->pc)
+		return;
+	*hl_thread_registers_result(&registers) = call->first;
+	*hl_thread_registers_pc(&registers) = call->pc;
+	hl_thread_registers_write(tid, &registers);
 }

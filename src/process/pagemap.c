@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/compiler.h"
+#include "base/machine.h"
 #include "process/process.h"
 
 #include <fcntl.h>
@@ -15,9 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Higher addresses are the kernel's; [vsyscall] lies there. */
-#define USER_ADDRESSES_END UINT64_C(0x7ffffffff000)
-#define HUGE_BYTES	   (UINT64_C(2) << 20)
+#define HUGE_BYTES (UINT64_C(2) << 20)
 
 /* Runs that one ioctl may return: 96 KiB. */
 #define SCAN_REGIONS 4096
@@ -317,8 +316,8 @@ bool hl_pagemap_knows_zero_page(const struct hl_pagemap *pagemap)
 static int scan(struct hl_pagemap *pagemap, enum wanted wanted, uint64_t start, uint64_t end,
 		struct hl_pages *pages)
 {
-	if (end > USER_ADDRESSES_END)
-		end = USER_ADDRESSES_END;
+	if (end > HL_MAPPED_END)
+		end = HL_MAPPED_END;
 	if (start >= end)
 		return 0;
 	int r = pagemap->scans ? scan_by_ioctl(pagemap, wanted, start, end, pages)

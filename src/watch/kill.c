@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define KILLS_MAX    32u /* that are waited for; of more, the figures alone are kept */
 #define CHILDREN_MAX 2u
@@ -25,7 +26,7 @@
 #define TOO_MANY    "the stacks have no names: there were too many kills at once"
 #define UNNAMED	    "the stacks have no names: naming them took more time or memory than it may"
 #define ENDED	    "the stacks have no names: the service ended meanwhile"
-#define PAGE_BYTES  INT64_C(4096)
+#define PAGE_BYTES  ((int64_t)sysconf(_SC_PAGESIZE))
 #define MS_PER_NS   1000000
 #define ROOTS_MAX   8u
 /* A level whose limit is this near is the one that was reached: what was asked for did not fit. */

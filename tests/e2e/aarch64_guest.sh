@@ -8,4 +8,58 @@ port=/dev/ttyAMA0
 run record heapline record -o known.hl -- known_answer
 run top heapline top --json --plumbing --value alloc --rows 0 known.hl
 
+# Heaps of running programs, and of those that the kernel wrote to a core file.
+ulimit -c unlimited
+echo core >/proc/sys/kernel/core_pattern
+crash() {
+	rm -f core
+	kill -ABRT $target
+	wait $target
+	exec 3>&-
+}
+for program in heap_target heap_target_static; do
+	start $program compact 3 3000
+	echo report >&3
+	wait_for answers.txt '^end' 1 $target
+	run "heap of $program" heapline heap -p $target --json
+	run "heap --stop of $program" heapline heap -p $target --stop --json
+	run "carriers of $program" heapline carriers -p $target --json
+	run "pins of $program" heapline pins -p $target --json
+	say "mallinfo of $program" 0 answers.txt
+	crash
+	run "heap --core of $program" heapline heap --core core --json
+done
+
+for kinds in blocks mapped list tree ring rings inner ended arenas 'kept register epoll' \
+	'kept blocks mapped register list tree ring rings inner ended arenas'; do
+	start leaks $kinds
+	run "leaks $kinds" heapline leaks -p $target --json
+	run "leaks --stop $kinds" heapline leaks -p $target --stop --json
+	say "planted $kinds" 0 answers.txt
+	[ "$kinds" = "${kinds#kept b}" ] || {
+		run holders heapline holders -p $target --json
+		crash
+		run 'leaks --core' heapline leaks --core core --json
+		run 'holders --core' heapline holders --core core --json
+	}
+	[ "$kinds" != "${kinds#kept b}" ] || stop
+done
+
+# No system call of the program is interrupted, whatever its seccomp filter does of restart_syscall(2).
+for filter in '' kill fail; do
+	start waiting_calls $filter
+	for i in $(seq 600); do
+		grep -h ^State /proc/$target/task/*/status | grep -qv sleeping || break
+		sleep 0.1
+	done
+	for i in 1 2 3; do
+		heapline heap -p $target --stop >out.txt 2>err.txt && heapline leaks -p $target >out.txt 2>err.txt || break
+	done
+	said=$?
+	exec 3>&-
+	wait $target
+	echo "calls $?" >>answers.txt
+	say "waits $filter" $said answers.txt err.txt
+done
+
 end

@@ -20,9 +20,10 @@ from test_aarch64 import AARCH64
 
 SUITE = "bookworm"
 ROOT = os.environ.get("HL_ARM64_ROOT", "/")
-PROGRAMS = ("known_answer",)
+PROGRAMS = ("known_answer", "heap_target", "heap_target_static", "leaks", "waiting_calls")
 LIBRARIES = ("lib/aarch64-linux-gnu", "usr/lib/aarch64-linux-gnu")
 BOOT_S = 600
+ALL_KINDS = "kept blocks mapped register list tree ring rings inner ended arenas"  # of leaks.c
 
 
 def libraries(path):
@@ -40,10 +41,11 @@ def libraries(path):
 def guest_files(folder):
     """Files of the machine, by their paths there."""
     files = {"bin/busybox": f"{folder}/busybox", "hl/heapline": harness.HEAPLINE,
+             "hl/heapline-verbs.so": os.path.join(harness.BUILD, "heapline-verbs.so"),
              "hl/src/recorder/libheapline.so.0": os.path.join(harness.BUILD, "src/recorder/libheapline.so.0"),
              "init": os.path.join(harness.SOURCES, "aarch64_guest.sh"),
              "hl/guest.sh": os.path.join(harness.SOURCES, "guest.sh"),
-             **{f"hl/{name}": harness.program(name) for name in PROGRAMS}}
+             **{f"hl/{name}": path for name in PROGRAMS if os.path.exists(path := os.path.join(harness.PROGRAMS, name))}}
     looked_at = set()
     while left := set(files) - looked_at:
         for path in left - {"init", "hl/guest.sh", "bin/busybox"}:
@@ -83,6 +85,10 @@ class Aarch64Machine(test_kernels.Machine, unittest.TestCase):
                 raise unittest.SkipTest("heapline is of another machine; scripts/check_arm64.sh has one of aarch64")
         cls.said = test_kernels.parse(boot())
 
+    def need(self, program):
+        if not os.path.exists(os.path.join(harness.PROGRAMS, program)):
+            self.skipTest(f"program '{program}' was not built on this machine")
+
     def test_a_recorded_program_counts_exactly(self):
         status, output, errors = self.said["record"]
         self.assertEqual(status, 0, errors)
@@ -94,6 +100,49 @@ class Aarch64Machine(test_kernels.Machine, unittest.TestCase):
                     self.assertEqual(rows.get(answer["function"], {}).get(f"cum_{unit}", 0), answer[f"alloc_{unit}"], answer)
                     compared += 1
         self.assertGreater(compared, 10)
+
+    def test_heaps_equal_mallinfo2(self):
+        for program in "heap_target", "heap_target_static":
+            for option in "", " --stop", " --core":
+                with self.subTest(program=program, option=option):
+                    self.check_heap(f"heap{option} of {program}", f"mallinfo of {program}")
+                    self.assertEqual(self.report(f"heap{option} of {program}")["total"]["unscanned_bytes"], 0)
+
+    def test_carriers_and_pins_are_listed(self):
+        for program in "heap_target", "heap_target_static":
+            heap = self.report(f"heap of {program}")["total"]
+            self.assertEqual(len(self.report(f"carriers of {program}")["rows"]), heap["carriers"])
+            self.assertEqual(self.said[f"pins of {program}"][0], 0)
+
+    def test_each_kind_of_leak_is_found_to_the_byte(self):
+        self.need("leaks")
+        compared = 0
+        for name in self.said:
+            kinds = name.removeprefix("planted ")
+            for leaks in ("leaks", "leaks --stop") if kinds != name else ():
+                with self.subTest(leaks=leaks, kinds=kinds):
+                    self.check_leaks(f"{leaks} {kinds}", name)
+                    notes = self.report(f"{leaks} {kinds}")["notes"]
+                    # The machine is emulated.
+                    self.assertEqual([note for note in notes if not re.search("goes on after|more than a second", note)], [])
+                    compared += 1
+        self.assertGreater(compared, 20)
+
+    def test_a_core_file_has_the_leaks_of_the_process(self):
+        self.need("leaks")
+        self.check_leaks("leaks --core", f"planted {ALL_KINDS}")
+
+    def test_no_system_call_is_interrupted(self):
+        for seccomp in "", "kill", "fail":
+            with self.subTest(restart_syscall=seccomp):
+                status, output, errors = self.said[f"waits {seccomp}"]
+                self.assertEqual((status, output), (0, "ready\ncalls 0\n"), errors)
+
+    def test_holders_have_names(self):
+        self.need("leaks")
+        for name in "holders", "holders --core":
+            rows = {(row["kind"], row["name"]) for row in self.report(name)["rows"]}
+            self.assertLessEqual({("variable", "kept"), ("thread-local", "of_thread")}, rows)
 
 
 if __name__ == "__main__":

@@ -307,7 +307,7 @@ static int read_heap(struct hl_memory *memory, const struct hl_allocator_traits 
 	if (!first && hl_other_allocator_library(&memory->maps).allocator == allocator)
 		return hl_error_set(err, -ENOTSUP,
 				    "cannot find the heap of jemalloc: no tree of its pages is as "
-				    "releases 5.2 and 5.3 have it");
+				    "releases 5.2 and 5.3, built for pages of 4 KiB, have it");
 	if (!first)
 		return -ENOTSUP;
 	if (!first->class_count) {

@@ -5,10 +5,12 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/machine.h"
 #include "base/names.h"
 #include "elf/elf.h"
 #include "heap/graph/graph.h"
 #include "heap/heap.h"
+#include "heap/thread.h"
 #include "symbols/symbols.h"
 
 #include <elfutils/libdwfl.h>
@@ -17,17 +19,13 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define OVERLAPS_MAX   8u    /* how many symbols before the nearest may enclose an address */
-#define FRAMES_MAX     512u  /* of a thread; what lies further out is called by its mapping */
-#define LIBRARIES_MAX  4096u /* of a list that may be damaged */
-#define DYNAMIC_MAX    (UINT64_C(64) << 10) /* bytes of a section of which a file may say anything */
-#define RED_ZONE_BYTES 128u
+#define OVERLAPS_MAX  8u    /* how many symbols before the nearest may enclose an address */
+#define FRAMES_MAX    512u  /* of a thread; what lies further out is called by its mapping */
+#define LIBRARIES_MAX 4096u /* of a list that may be damaged */
+#define DYNAMIC_MAX   (UINT64_C(64) << 10) /* bytes of a section of which a file may say anything */
 
-/* glibc's struct pthread begins with its own address and that of its dtv, which has two words for
- * each module with thread-local storage, from number 1 on. */
-#define PTHREAD_DTV	 8u
-#define PTHREAD_BYTES	 2560u /* 2,368 in glibc 2.36; a mapping of the program's may come next */
-#define STATIC_TLS_BYTES (UINT64_C(1) << 20) /* at most; it lies before struct pthread */
+/* At most. The dtv has two words for each module with thread-local storage, from number 1 on. */
+#define STATIC_TLS_BYTES (UINT64_C(1) << 20)
 
 /* Those that a function leaves as its caller had them. */
 static const unsigned kept_registers[] = HL_DWARF_KEPT;
@@ -106,8 +104,9 @@ static int add_module(struct hl_root_names *names, const struct hl_map *map)
 		elf && hl_elf_is_native(elf) && hl_elf_address(elf, map->offset, false, &address);
 	elf_end(elf);
 	if (is_module)
-		added.module = dwfl_report_elf(names->dwfl, hl_path_basename(map->path), map->path,
-					       fd, map->start - (address & ~UINT64_C(4095)), true);
+		added.module = dwfl_report_elf(
+			names->dwfl, hl_path_basename(map->path), map->path, fd,
+			map->start - (address & ~(names->memory->page_bytes - 1)), true);
 	if (!added.module) {
 		close(fd);
 		return 0;
@@ -336,13 +335,13 @@ static int add_part(struct hl_root_names *names, const struct part *part)
 	return HL_ARRAY_APPEND(names->parts, names->part_count, names->part_capacity, *part);
 }
 
-/* Static thread-local storage of one thread lies before its struct pthread, that of module 1 last. */
+/* Static thread-local storage of one thread: see heap/thread.h. */
 static int add_tls(struct hl_root_names *names, uint64_t pointer)
 {
+	uint64_t dtv, start, edge = pointer, before = hl_pthread_before(names->memory, pointer);
 	struct part control = {.name = {.kind = HL_ROOT_THREAD_VARIABLE,
-					.start = pointer,
-					.end = pointer + PTHREAD_BYTES}};
-	uint64_t dtv, start, before = pointer;
+					.start = pointer - (before == UINT64_MAX ? 0 : before),
+					.end = pointer + HL_THREAD_STRUCT_END}};
 	GElf_Phdr segment;
 	GElf_Addr bias;
 	int r = hl_strings_intern(names->strings, "struct pthread", &control.name.name);
@@ -351,16 +350,15 @@ static int add_tls(struct hl_root_names *names, uint64_t pointer)
 		r = hl_strings_intern(names->strings, "libc", &control.name.module);
 	if (r == 0)
 		r = add_part(names, &control);
-	if (!read_word(names, pointer + PTHREAD_DTV, &dtv))
+	if (!read_word(names, pointer + HL_THREAD_DTV, &dtv))
 		return r;
 	for (size_t i = 0; i < names->tls_count && r == 0; i++) {
 		const struct module *module = &names->modules[names->tls_modules[i]];
-		if (!read_word(names, dtv + (i + 1) * 16, &start) || start >= pointer ||
-		    pointer - start > STATIC_TLS_BYTES ||
+		if (!read_word(names, dtv + (i + 1) * 16, &start) ||
+		    (start > pointer ? start - pointer : pointer - start) > STATIC_TLS_BYTES ||
 		    !find_segment(module, PT_TLS, &segment, &bias) ||
-		    segment.p_memsz > before - start)
+		    !hl_thread_has_tls(start, segment.p_memsz, &edge))
 			continue;
-		before = start;
 		r = add_part(names, &(struct part){.name = {.kind = HL_ROOT_THREAD_VARIABLE,
 							    .module = module->name,
 							    .start = start,
@@ -409,6 +407,14 @@ static bool get_thread(Dwfl *dwfl, pid_t number, void *context, void **ret_threa
 	return true;
 }
 
+/* A word of a stack, without its signature if it is a return address. */
+static uint64_t as_code(struct hl_root_names *names, uint64_t word)
+{
+	uint64_t code = hl_machine_code_address(word);
+
+	return code != word && module_at(names, code) ? code : word;
+}
+
 static bool read_memory(Dwfl *dwfl, Dwarf_Addr address, Dwarf_Word *ret_word, void *context)
 {
 	struct hl_root_names *names = context;
@@ -417,19 +423,24 @@ static bool read_memory(Dwfl *dwfl, Dwarf_Addr address, Dwarf_Word *ret_word, vo
 	for (size_t i = 0; i < names->thread_count; i++) {
 		const struct hl_root_thread *thread = &names->threads[i];
 		if (address >= thread->start && address < thread->start + thread->count * 8) {
-			*ret_word = thread->words[(address - thread->start) / 8];
+			*ret_word = as_code(names, thread->words[(address - thread->start) / 8]);
 			return !(address & 7);
 		}
 	}
-	return read_word(names, address, ret_word);
+	if (!read_word(names, address, ret_word))
+		return false;
+	*ret_word = as_code(names, *ret_word);
+	return true;
 }
 
 static bool set_registers(Dwfl_Thread *thread, void *context)
 {
 	Dwarf_Word registers[HL_DWARF_REGISTERS];
 
-	hl_thread_registers_by_dwarf(&((const struct hl_root_thread *)context)->registers,
-				     registers);
+	struct hl_thread_registers from = ((const struct hl_root_thread *)context)->registers;
+
+	hl_thread_registers_by_dwarf(&from, registers);
+	dwfl_thread_state_register_pc(thread, *hl_thread_registers_pc(&from));
 	return dwfl_thread_state_registers(thread, 0, HL_DWARF_REGISTERS, registers);
 }
 
@@ -497,7 +508,7 @@ static int add_frame(Dwfl_Frame *state, void *context)
 		return DWARF_CB_ABORT;
 	}
 	if (walk->count++ == 0)
-		sp -= RED_ZONE_BYTES;
+		sp -= HL_RED_ZONE_BYTES;
 	else if (sp <= walk->frame.name.start)
 		return DWARF_CB_ABORT;
 	walk->frame.name.end = sp;

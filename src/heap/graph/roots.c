@@ -5,11 +5,11 @@
 #include "base/array.h"
 #include "base/compiler.h"
 #include "heap/glibc.h"
+#include "heap/thread.h"
 
 #include <string.h>
 
-#define WINDOW_BYTES   (UINT64_C(64) << 10)
-#define RED_ZONE_BYTES 128u
+#define WINDOW_BYTES (UINT64_C(64) << 10)
 
 /* Attempts to see stacks while no sleeper wakes that is not held yet. */
 #define HOLDS_MAX 4u
@@ -19,13 +19,6 @@
 /* Of mappings without access, where a TiB of addresses takes seconds. */
 #define CLOSED_MAX_BYTES (UINT64_C(1) << 30)
 
-/* glibc's struct pthread, which the thread pointer points to: its own address in the first and the
- * third word, the address of the dtv's second entry in the second; the thread's number. */
-#define PTHREAD_SELF	 0u
-#define PTHREAD_DTV	 8u
-#define PTHREAD_SELF_TOO 16u
-#define PTHREAD_TID	 720u
-#define PTHREAD_BYTES	 4096u	/* at most */
 #define PTHREAD_SEARCHED 32768u /* at the end of a stack: static thread-local storage lies there */
 
 struct search {
@@ -189,28 +182,31 @@ static int add_thread(void *context, const struct hl_thread_registers *registers
 							hl_thread_registers_thread(registers)});
 }
 
-/* Where the stack of a thread of glibc that has ended keeps its struct pthread; 0: there is no such struct. */
+/* The thread pointer of the thread of glibc that has ended and whose stack this is; 0: it is not known. */
 static uint64_t ended_thread(struct search *search, uint64_t start, uint64_t end)
 {
-	uint64_t from = end - start > PTHREAD_SEARCHED ? end - PTHREAD_SEARCHED : start;
+	struct hl_graph *graph = search->graph;
+	uint64_t mask = graph->memory->page_bytes - 1, before;
+	uint64_t from = end - start > PTHREAD_SEARCHED ? (end - PTHREAD_SEARCHED) & ~mask : start;
 	uint32_t tid;
 
 	if (search->map->inode || search->map->path[0] || find_pages(search, from, end) < 0 ||
-	    hl_pages_count_in(&search->pages, from, end) * search->graph->memory->page_bytes <
-		    PTHREAD_BYTES)
+	    !search->pages.count)
 		return 0;
 	from = search->pages.runs[search->pages.count - 1].start > from
 		       ? search->pages.runs[search->pages.count - 1].start
 		       : from;
 	if (search->pages.runs[search->pages.count - 1].end != end ||
-	    hl_memory_read(search->graph->memory, from, search->window, end - from) < 0)
+	    hl_memory_read(graph->memory, from, search->window, end - from) < 0)
 		return 0;
-	for (uint64_t at = from; at + PTHREAD_TID + 8 <= end; at += 64) {
+	for (uint64_t at = from; at + HL_PTHREAD_TID + 32 <= end; at += HL_PTHREAD_ALIGNMENT) {
 		const uint64_t *words = search->window + (at - from) / 8;
-		if (words[PTHREAD_SELF / 8] != at || words[PTHREAD_SELF_TOO / 8] != at)
+		if (!hl_pthread_is_at(words, at))
 			continue;
-		memcpy(&tid, (const uint8_t *)words + PTHREAD_TID, sizeof(tid));
-		return tid == 0 ? at : 0;
+		memcpy(&tid, (const uint8_t *)words + HL_PTHREAD_TID, sizeof(tid));
+		before = hl_pthread_before(graph->memory,
+					   graph->thread_count ? graph->threads->pointer : 0);
+		return tid == 0 && before != UINT64_MAX ? at + before : 0;
 	}
 	return 0;
 }
@@ -247,7 +243,7 @@ static int see_gap(void *context, uint64_t start, uint64_t end)
 		return 0;
 	uint64_t ended = has_thread ? 0 : ended_thread(search, start, end);
 	if (ended)
-		return see_memory(search, ended + PTHREAD_DTV, ended + PTHREAD_DTV + 8);
+		return see_memory(search, ended + HL_THREAD_DTV, ended + HL_THREAD_DTV + 8);
 	for (uint64_t at = start; at < end && r == 0;) {
 		/* The next stack pointer with its thread's own memory above it. */
 		const struct hl_graph_thread *next = NULL;
@@ -260,8 +256,8 @@ static int see_gap(void *context, uint64_t start, uint64_t end)
 		}
 		if (!next)
 			return see_memory(search, at, end);
-		uint64_t live = next->sp - RED_ZONE_BYTES;
-		uint64_t to = is_first ? end : next->pointer + PTHREAD_BYTES;
+		uint64_t live = next->sp - HL_RED_ZONE_BYTES;
+		uint64_t to = is_first ? end : next->pointer + HL_THREAD_OWN_BYTES;
 		to = to < end ? to : end;
 		r = see_memory(search, live > at ? live : at, to);
 		at = to;

@@ -16,9 +16,10 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PAGE_ENTRIES   HL_BLOCK_PAGE_ENTRIES /* that are read at once: 32 KiB of heap */
-#define TABLE_PAGE     4096u
+#define TABLE_PAGE     ((uint64_t)sysconf(_SC_PAGESIZE))
 #define SHARD_TRIES    8
 #define SHARD_BITS_MAX 32
 
@@ -58,7 +59,7 @@ struct hl_block_reader {
 static int find_pages(struct hl_block_reader *reader, uint64_t start, uint64_t bytes,
 		      struct hl_pages *ret_pages)
 {
-	uint64_t end = (start + bytes + TABLE_PAGE - 1) & ~(uint64_t)(TABLE_PAGE - 1);
+	uint64_t end = (start + bytes + TABLE_PAGE - 1) & ~(TABLE_PAGE - 1);
 
 	ret_pages->count = 0;
 	ret_pages->page_count = 0;
@@ -70,7 +71,7 @@ static int find_pages(struct hl_block_reader *reader, uint64_t start, uint64_t b
 static int read_present(struct hl_block_reader *reader, uint64_t start, void *ret_bytes,
 			uint64_t bytes)
 {
-	int r = find_pages(reader, start & ~(uint64_t)(TABLE_PAGE - 1), bytes + start % TABLE_PAGE,
+	int r = find_pages(reader, start & ~(TABLE_PAGE - 1), bytes + start % TABLE_PAGE,
 			   &reader->pages);
 
 	for (size_t i = 0; i < reader->pages.count && r == 0; i++) {

@@ -19,6 +19,7 @@
 /* Of what a program can map. Larger addresses, of 52 bits, a program gets only where it asks for them by a hint. */
 #define HL_ADDRESS_BITS 48
 #define HL_USER_END	(UINT64_C(1) << HL_ADDRESS_BITS)
+#define HL_MAPPED_END	HL_USER_END
 
 /* A return address as it lies on a stack, as the address that it is: pointer authentication uses the bits above, which are 0 in
  * all addresses of user space. */

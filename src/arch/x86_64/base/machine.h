@@ -19,6 +19,7 @@
 /* Of what a program can map. */
 #define HL_ADDRESS_BITS 47
 #define HL_USER_END	(UINT64_C(1) << HL_ADDRESS_BITS)
+#define HL_MAPPED_END	(HL_USER_END - 4096) /* [vsyscall] lies above */
 
 /* A return address as it lies on a stack, as the address that it is. */
 static inline uint64_t hl_machine_code_address(uint64_t word)

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The system call that a stop interrupts, on x86-64: a tracer sees its result before the kernel settles how it ends. */
+#pragma once
+
+#include "process/registers.h"
+
+#define HL_SETTLED_CALL_BYTES 0u
+
+static inline uint64_t hl_thread_call_number(const struct hl_thread_registers *registers)
+{
+	return registers->orig_rax;
+}
+
+/* Whether ${instruction}, right before that of the call, may be repeated: not needed. */
+static inline bool hl_thread_may_repeat(uint32_t instruction)
+{
+	(void)instruction;
+	return false;
+}

@@ -192,7 +192,7 @@ class UnitsTest(harness.TestCase):
         self.assertIn(b"CAP_SETUID", self.ask("/")[1])
 
     def start_large(self):
-        """Another recorded process, with so many stacks that a store needs room beside its file to take them."""
+        """Another recorded process, with more stacks than a store takes without room beside its file."""
         python = harness.need("/usr/bin/python3")
         large = self.enterContext(subprocess.Popen(
             harness.record_command(os.path.join(self.path("own"), "large.hl"), [python, "-c", LARGE]), cwd="/",

@@ -12,6 +12,7 @@
 
 #define CODE_BYTES_MAX	   4096 /* of a function; the rest is not searched for jumps */
 #define CODE_BYTES_DEFAULT 64	/* of a function without a size, written in assembly */
+#define STUB_BYTES	   12	/* of a stub of a procedure linkage table */
 
 /* A function while its file is read. */
 struct candidate {
@@ -94,26 +95,17 @@ static const char *symbol_of_slot(Elf *elf, uint64_t slot)
 }
 
 /* The symbol that a stub of the procedure linkage table at ${address} jumps to; NULL when there is
- * no stub: endbr64 or nothing, then bnd or nothing, then `jmp *slot(%rip)`. */
+ * no stub. */
 static const char *symbol_of_stub(const struct reading *reading, uint64_t address)
 {
-	static const uint8_t endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
-	uint8_t code[sizeof(endbr64) + 7] = {0};
+	uint8_t code[STUB_BYTES];
 	uint64_t offset;
-	size_t at = 0;
-	int32_t displacement;
 
-	if (!hl_elf_code_offset(reading->elf, address, &offset) ||
-	    !read_code(reading->fd, offset, sizeof(code), code))
+	if (!hl_elf_code_offset(reading->elf, address, &offset))
 		return NULL;
-	if (memcmp(code, endbr64, sizeof(endbr64)) == 0)
-		at = sizeof(endbr64);
-	if (code[at] == 0xf2)
-		at++;
-	if (code[at] != 0xff || code[at + 1] != 0x25)
-		return NULL;
-	memcpy(&displacement, code + at + 2, sizeof(displacement));
-	return symbol_of_slot(reading->elf, address + at + 6 + (uint64_t)(int64_t)displacement);
+	size_t bytes = read_code(reading->fd, offset, sizeof(code), code);
+	uint64_t slot = hl_probe_place_stub_slot(code, bytes, address);
+	return slot ? symbol_of_slot(reading->elf, slot) : NULL;
 }
 
 struct call_search {
@@ -162,11 +154,8 @@ static size_t bytes_to_search(const struct candidate *candidate, const uint8_t *
 
 	if (candidate->throws || is_new || candidate->call == HL_HEAP_REALLOCARRAY)
 		return bytes;
-	if (code[place->offset] == 0xe9 && place->offset + 5 <= bytes)
-		return place->offset + 5;
-	if (code[place->offset] == 0xeb && place->offset + 2 <= bytes)
-		return place->offset + 2;
-	return 0;
+	size_t jump = hl_probe_place_jump_bytes(code + place->offset, bytes - place->offset);
+	return jump ? place->offset + jump : 0;
 }
 
 unsigned hl_allocators_call_arguments(enum hl_heap_call call)

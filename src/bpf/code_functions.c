@@ -3,6 +3,7 @@
 #include "bpf/code_table.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/go_functions.h"
 #include "unwind/arch.h"
 #include "unwind/cfi.h"
@@ -230,6 +231,57 @@ int hl_code_functions_add_gap_rows(const struct hl_code_image *image,
 	return r;
 }
 
+/* What signal handlers return to, where call frame information leaves that out. The lookup pc is of the byte before. */
+static int add_trampoline_rows(const struct hl_code_image *image, const struct hl_code_table *table,
+			       struct hl_code_image_gaps *gaps)
+{
+	uint64_t bytes = table->code_high - table->code_low, at = 0;
+	int r = 0;
+
+	if (bytes > HL_TRAMPOLINE_CODE_BYTES)
+		return 0;
+	HL_FREED uint8_t *code = calloc(bytes + 1, 1);
+	if (!code)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < table->segment_count; i++) {
+		const struct hl_code_segment *segment = &table->segments[i];
+		if (segment->is_executable)
+			read_code(image, table, segment->address,
+				  code + (segment->address - table->code_low), segment->bytes);
+	}
+	while (r == 0 && (at += hl_arch_find_trampoline(code + at, bytes - at)) < bytes) {
+		const struct hl_cfi_row first = {.offset = (uint32_t)at - 1,
+						 .rule = HL_RULE_SIGNAL};
+		at += HL_TRAMPOLINE_BYTES;
+		const struct hl_cfi_row last = {.offset = (uint32_t)at,
+						.rule = rule_of(gaps->rows, gaps->known, at)};
+		if (!first.offset)
+			continue;
+		r = hl_code_image_keep_row_in_gap(gaps, &first);
+		if (r == 0)
+			r = hl_code_image_keep_row_in_gap(gaps, &last);
+	}
+	return r;
+}
+
+/* Stubs of the procedure linkage table, where call frame information leaves them out. */
+static int add_stub_rows(const struct hl_code_image *image, const struct hl_code_table *table,
+			 struct hl_code_image_gaps *gaps)
+{
+	Elf64_Shdr section;
+
+	if (HL_RULE_STUB == HL_RULE_NONE ||
+	    hl_code_image_find_section(image, ".plt", &section) < 0 ||
+	    section.sh_addr - table->code_low >= table->code_high - table->code_low ||
+	    section.sh_size > table->code_high - section.sh_addr)
+		return 0;
+	const struct hl_cfi_row first = {.offset = (uint32_t)(section.sh_addr - table->code_low),
+					 .rule = HL_RULE_STUB};
+	const struct hl_cfi_row last = {.offset = first.offset + (uint32_t)section.sh_size};
+	int r = hl_code_image_keep_row_in_gap(gaps, &first);
+	return r < 0 ? r : hl_code_image_keep_row_in_gap(gaps, &last);
+}
+
 /* The one byte that calls return behind has its own rule, unless the rule there is more than what
  * may not know of other stacks. */
 static int add_return_rows(const struct hl_code_functions *functions,
@@ -261,6 +313,10 @@ int hl_code_functions_add_rows(const struct hl_code_functions *functions,
 
 	for (size_t i = 0; i < functions->count && r == 0; i++)
 		r = add_frame_pointer_rows(image, table, &gaps, &functions->symbols[i]);
+	if (r == 0)
+		r = add_trampoline_rows(image, table, &gaps);
+	if (r == 0)
+		r = add_stub_rows(image, table, &gaps);
 	if (r < 0)
 		return r;
 	finish(rows, gaps.known);

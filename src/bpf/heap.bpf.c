@@ -51,8 +51,8 @@ volatile bool hl_replaced = false;
 
 /* A call of a thread that has not returned. */
 struct call {
-	uint64_t sp;   /* where its return address is; 0: there is no call */
-	uint64_t slot; /* the return address; 0: replaced, its return is watched */
+	uint64_t sp;   /* that it was entered with; 0: there is no call */
+	uint64_t slot; /* its return address; 0: replaced, its return is watched */
 	uint64_t site; /* the probe's cookie */
 	uint64_t stack;
 	uint64_t size;
@@ -97,44 +97,17 @@ static __always_inline void count_lost(uint64_t size)
 
 /* Reads a register in a way that the compiler does not merge with reads of others: the verifier
  * wants the place in ${regs} to be a constant. */
-#define READ_REGISTER(NAME)                  \
-	({                                   \
+#define READ_REGISTER(NUMBER, NAME)          \
+	case NUMBER: {                       \
 		uint64_t value = regs->NAME; \
 		barrier_var(value);          \
-		value;                       \
-	})
+		return value;                \
+	}
 
 static __noinline uint64_t register_by_number(struct pt_regs *regs, uint32_t number)
 {
 	switch (number & 15) {
-	case 0:
-		return READ_REGISTER(ax);
-	case 1:
-		return READ_REGISTER(cx);
-	case 2:
-		return READ_REGISTER(dx);
-	case 3:
-		return READ_REGISTER(bx);
-	case 6:
-		return READ_REGISTER(si);
-	case 7:
-		return READ_REGISTER(di);
-	case 8:
-		return READ_REGISTER(r8);
-	case 9:
-		return READ_REGISTER(r9);
-	case 10:
-		return READ_REGISTER(r10);
-	case 11:
-		return READ_REGISTER(r11);
-	case 12:
-		return READ_REGISTER(r12);
-	case 13:
-		return READ_REGISTER(r13);
-	case 14:
-		return READ_REGISTER(r14);
-	case 15:
-		return READ_REGISTER(r15);
+		HL_REGS_NUMBERED(READ_REGISTER)
 	default: /* the stack's */
 		return 0;
 	}
@@ -144,7 +117,7 @@ static __always_inline uint64_t argument(struct pt_regs *regs, uint64_t site, ui
 {
 	if (site & HL_SITE_MOVED)
 		return register_by_number(regs, site >> (HL_SITE_ARGUMENTS + 4 * number));
-	return number == 0 ? regs->di : number == 1 ? regs->si : regs->dx;
+	return HL_REGS_ARGUMENT(regs, number);
 }
 
 static __always_inline enum hl_heap_call call_of(uint64_t site)
@@ -192,14 +165,14 @@ static __noinline uint64_t trampoline(void)
 }
 
 /*
- * Whether a thread that is at ${site} with return address at ${sp} is still within ${call}. It may
+ * Whether a thread that enters a function at ${site} is still within ${call}. It may
  * have left it by longjmp(), an exception, or an end of the thread's that nobody watched; then what
  * is on the stack where the return address was has changed, or will when it matters: when something
  * else is called from there.
  */
-static __noinline bool is_within(const struct call *call, uint64_t sp, uint64_t site)
+static __noinline bool is_within(const struct call *call, const struct pt_regs *regs, uint64_t site)
 {
-	uint64_t slot = 0, expected = call->slot;
+	uint64_t sp = HL_REGS_SP(regs), expected = call->slot;
 
 	if (!call->sp || sp > call->sp)
 		return false;
@@ -209,8 +182,7 @@ static __noinline bool is_within(const struct call *call, uint64_t sp, uint64_t 
 		expected = trampoline();
 	if (!expected)
 		return sp < call->sp;
-	return !bpf_probe_read_user(&slot, sizeof(slot), (const void *)call->sp) &&
-	       slot == expected;
+	return HL_REGS_RETURN_TO(regs, call->sp, expected);
 }
 
 static __always_inline struct call *thread_call(uint64_t flags)
@@ -228,9 +200,9 @@ static __always_inline struct call *begin_call(struct pt_regs *regs, uint64_t si
 		count_lost(size);
 		return NULL;
 	}
-	if (is_within(call, regs->sp, site))
+	if (is_within(call, regs, site))
 		return NULL;
-	call->sp = regs->sp;
+	call->sp = HL_REGS_SP(regs);
 	call->slot = 0;
 	call->site = site;
 	return call;
@@ -241,7 +213,7 @@ static __noinline bool enter_unwatched(struct pt_regs *regs, uint64_t site, uint
 {
 	struct call *call = begin_call(regs, site, size);
 
-	if (call && bpf_probe_read_user(&call->slot, sizeof(call->slot), (const void *)regs->sp))
+	if (call && HL_REGS_READ_RETURN(regs, &call->slot))
 		call->sp = 0;
 	return call != NULL;
 }
@@ -473,11 +445,11 @@ static __always_inline int enter(struct pt_regs *regs)
 /* What the call handed out, or 0. */
 static __always_inline uint64_t result_of(const struct call *call, struct pt_regs *regs)
 {
-	uint64_t block = regs->ax;
+	uint64_t block = HL_REGS_RESULT(regs);
 
 	if (call_of(call->site) != HL_HEAP_POSIX_MEMALIGN)
 		return block;
-	if ((uint32_t)regs->ax ||
+	if ((uint32_t)block ||
 	    bpf_probe_read_user(&block, sizeof(block), (const void *)call->argument))
 		return 0;
 	return block;
@@ -487,7 +459,7 @@ static __always_inline int leave(struct pt_regs *regs)
 {
 	struct call *call = thread_call(0);
 
-	if (!call || !call->sp || call->slot || call->sp != regs->sp - 8)
+	if (!call || !call->sp || call->slot || call->sp != HL_REGS_ENTRY_SP(regs))
 		return 0;
 	call->sp = 0;
 	uint64_t block = result_of(call, regs);

@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/names.h"
+#include "bpf/machine_bpf.h"
 #include "bpf/privilege.h"
 #include "process/audit.h"
 #include "process/process.h"
@@ -72,7 +73,7 @@ static size_t choose_sites(const struct hl_heap_probes *probes,
 			   const struct hl_allocator *allocator, bool at_return,
 			   struct hl_probe_site *sites)
 {
-	static const uint8_t abi[HL_PROBE_ARGUMENTS_MAX] = {7, 6, 2, 1};
+	const struct hl_probe_place entry = hl_probe_place(NULL, 0, HL_PROBE_ARGUMENTS_MAX);
 	size_t first = (size_t)(allocator - probes->allocators.allocators) << 16, count = 0;
 
 	for (size_t i = 0; i < allocator->found.count; i++) {
@@ -83,7 +84,8 @@ static size_t choose_sites(const struct hl_heap_probes *probes,
 		uint64_t cookie = function->call | (uint64_t)(first + i) << HL_SITE_FUNCTION;
 		for (unsigned k = 0; k < HL_PROBE_ARGUMENTS_MAX; k++)
 			cookie |= (uint64_t)arguments[k] << (HL_SITE_ARGUMENTS + 4 * k);
-		if (memcmp(arguments, abi, hl_allocators_call_arguments(function->call)) != 0)
+		if (memcmp(arguments, entry.arguments,
+			   hl_allocators_call_arguments(function->call)) != 0)
 			cookie |= HL_SITE_MOVED;
 		if (function->throws)
 			cookie |= HL_SITE_THROWS;
@@ -298,7 +300,8 @@ int hl_heap_probes_check_returns(pid_t pid, struct hl_error *err)
 	size_t count = 0;
 
 	hl_privilege_read(&system);
-	if (system.kernel_major != 6 || system.kernel_minor < 11 || system.kernel_minor > 13)
+	if (!HL_BPF_RETURNS_BY_CALL || system.kernel_major != 6 || system.kernel_minor < 11 ||
+	    system.kernel_minor > 13)
 		return 0;
 	bool has_filter = hl_process_threads(pid, &tids, &count) < 0 && thread_has_filter(pid, pid);
 	for (size_t i = 0; i < count && !has_filter; i++)

@@ -15,7 +15,9 @@
 
 #include <bpf/bpf_core_read.h>
 
+#include "base/frame_key.h"
 #include "bpf/oom_shared.h"
+#include "bpf/registers.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -24,7 +26,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define COUNTERS    4 /* of mm_struct.rss_stat: file, anonymous, swap, shared */
 #define CPUS_MAX    512
 #define PLACES	    4u
-#define USER_END    (UINT64_C(1) << 47)
 #define LOOKUPS_MAX 256u
 #define SHARE_PARTS 65536
 #define PAGES_MAX   (UINT64_C(1) << 40) /* a counter without a limit has more */
@@ -35,10 +36,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 typedef struct {
 	long counter;
 } atomic_long_t;
-
-struct pt_regs {
-	unsigned long bp, orig_ax, ip, sp;
-};
 
 struct percpu_counter {
 	long long count;
@@ -333,7 +330,7 @@ static __always_inline void look_up(struct place **context, uint64_t address)
 {
 	struct place *place = *context;
 
-	if (address < PAGE_SHIFT || address >= USER_END || place->lookups >= LOOKUPS_MAX ||
+	if (address < PAGE_SHIFT || address >= HL_BPF_USER_END || place->lookups >= LOOKUPS_MAX ||
 	    is_known(place, address))
 		return;
 	place->lookups++;
@@ -347,7 +344,8 @@ static long look_up_word(uint32_t i, struct place **context)
 
 	if (i >= place->record.stack_bytes / 8 || place->record.map_count >= HL_OOM_MAPS)
 		return 1;
-	look_up(context, word);
+	/* A return address may be signed, which leaves bit 55 of it alone. */
+	look_up(context, word >> 55 & 1 ? word : HL_CODE_ADDRESS(word));
 	return 0;
 }
 
@@ -359,10 +357,11 @@ static __always_inline void copy_stack(struct place *place)
 		(void *)bpf_task_pt_regs((struct task_struct *)bpf_get_current_task_btf());
 	uint64_t bytes = 0;
 
-	record->ip = BPF_CORE_READ(regs, ip);
-	record->sp = BPF_CORE_READ(regs, sp);
-	record->bp = BPF_CORE_READ(regs, bp);
-	record->in_call = (long)BPF_CORE_READ(regs, orig_ax) != -1;
+	record->ip = HL_REGS_PC(regs);
+	record->sp = HL_REGS_SP(regs);
+	record->bp = HL_REGS_BP(regs);
+	record->link = HL_REGS_LINK(regs);
+	record->in_call = HL_REGS_IN_CALL(regs);
 	for (uint32_t i = 0; i < HL_OOM_STACK_BYTES / 1024; i++) {
 		if (bpf_probe_read_user(&record->stack[i * 128], 1024,
 					(const void *)(record->sp + i * 1024)))
@@ -528,6 +527,16 @@ static __always_inline bool passes(struct page_counter *counter, uint64_t pages)
 }
 
 /* Called for 64 pages at once, as a processor takes them in advance. */
+static __always_inline int charge(uint64_t counter, uint64_t pages)
+{
+	for (uint32_t i = 0; i < HL_OOM_LEVELS && counter; i++) {
+		if (passes((void *)counter, pages))
+			report(counter);
+		counter = (uint64_t)BPF_CORE_READ((struct page_counter *)counter, parent);
+	}
+	return 0;
+}
+
 SEC("fentry/page_counter_try_charge")
 int charged(uint64_t *context)
 {
@@ -535,10 +544,12 @@ int charged(uint64_t *context)
 
 	bpf_get_func_arg(context, 0, &counter);
 	bpf_get_func_arg(context, 1, &pages);
-	for (uint32_t i = 0; i < HL_OOM_LEVELS && counter; i++) {
-		if (passes((void *)counter, pages))
-			report(counter);
-		counter = (__u64)BPF_CORE_READ((struct page_counter *)counter, parent);
-	}
-	return 0;
+	return charge(counter, pages);
+}
+
+/* Where functions of the kernel cannot be entered so: aarch64 before Linux 6.4. */
+SEC("kprobe/page_counter_try_charge")
+int charged_by_probe(struct pt_regs *regs)
+{
+	return charge(HL_REGS_ARGUMENT(regs, 0), HL_REGS_ARGUMENT(regs, 1));
 }

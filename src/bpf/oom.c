@@ -36,7 +36,10 @@ static int on_sample(void *context, void *sample, size_t bytes)
 	return 0;
 }
 
-static int load_programs(struct hl_oom *oom, bool sees_passings)
+/* Who sees that a group is charged; what a kernel lacks, it refuses to load or to attach. */
+enum charge_program { CHARGE_ENTRY, CHARGE_PROBE, CHARGE_UNSEEN };
+
+static int load_programs(struct hl_oom *oom, enum charge_program seen_by)
 {
 	oom__destroy(oom->programs);
 	oom->programs = oom__open();
@@ -44,18 +47,19 @@ static int load_programs(struct hl_oom *oom, bool sees_passings)
 		return -errno;
 	for (unsigned i = 0; i < HL_OOM_SHARES; i++)
 		oom->programs->rodata->shares[i] = (uint32_t)(oom->wishes.shares[i] * SHARE_PARTS);
-	bpf_program__set_autoload(oom->programs->progs.charged, sees_passings);
-	oom->sees_passings = sees_passings;
+	bpf_program__set_autoload(oom->programs->progs.charged, seen_by == CHARGE_ENTRY);
+	bpf_program__set_autoload(oom->programs->progs.charged_by_probe, seen_by == CHARGE_PROBE);
+	oom->sees_passings = seen_by != CHARGE_UNSEEN;
 	int r = oom__load(oom->programs);
 	return r < 0 ? r : oom__attach(oom->programs);
 }
 
 static int load(struct hl_oom *oom, struct hl_error *err)
 {
-	int r = load_programs(oom, true);
+	int r = load_programs(oom, CHARGE_ENTRY);
 
-	if (r < 0) /* the kernel's function has another name, or cannot be entered */
-		r = load_programs(oom, false);
+	for (enum charge_program by = CHARGE_PROBE; r < 0 && by <= CHARGE_UNSEEN; by++)
+		r = load_programs(oom, by);
 	malloc_trim(0); /* of the kernel's types, which libbpf has read */
 	if (r == 0)
 		oom->ring = ring_buffer__new(bpf_map__fd(oom->programs->maps.records), on_sample,

@@ -66,6 +66,7 @@ struct hl_oom_record {
 				  [HL_OOM_LEVELS]; /* the victim's, and of the process that asked */
 	/* Of the thread that runs: */
 	uint64_t ip, sp, bp;
+	uint64_t link;	  /* a register that may hold the return address; 0: the machine has none */
 	uint32_t in_call; /* it came into the kernel by a system call */
 	uint32_t map_count;
 	struct hl_oom_map maps[HL_OOM_MAPS];

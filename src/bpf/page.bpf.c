@@ -183,7 +183,7 @@ int kernel_fault_event(struct fault_event *event)
 
 /* struct bpf_perf_event_data, whose header cannot be had together with our registers. */
 struct sample {
-	uint64_t registers[21];
+	uint64_t registers[HL_REGS_WORDS];
 	uint64_t period, address;
 };
 
@@ -245,10 +245,10 @@ static __always_inline int keep_call(const struct call *call)
 
 static __always_inline int enter_mmap(const struct pt_regs *regs)
 {
-	bool populates = maps_populate || regs->cx & (MAP_POPULATE | MAP_LOCKED);
+	bool populates = maps_populate || HL_REGS_ARGUMENT(regs, 3) & (MAP_POPULATE | MAP_LOCKED);
 	struct call call = {
 		.kind = HL_PAGE_CALL_MMAP,
-		.bytes = regs->si,
+		.bytes = HL_REGS_ARGUMENT(regs, 1),
 		.stack = populates ? hl_stack_of_caller(regs) : 0,
 	};
 
@@ -259,9 +259,9 @@ static __always_inline int enter_mremap(const struct pt_regs *regs)
 {
 	struct call call = {
 		.kind = HL_PAGE_CALL_MREMAP,
-		.start = regs->di,
-		.bytes = regs->si,
-		.to_bytes = regs->dx,
+		.start = HL_REGS_ARGUMENT(regs, 0),
+		.bytes = HL_REGS_ARGUMENT(regs, 1),
+		.to_bytes = HL_REGS_ARGUMENT(regs, 2),
 	};
 
 	return keep_call(&call);
@@ -270,8 +270,8 @@ static __always_inline int enter_mremap(const struct pt_regs *regs)
 static __always_inline int send_populated(const struct pt_regs *regs)
 {
 	struct call call = {
-		.start = regs->di,
-		.bytes = regs->si,
+		.start = HL_REGS_ARGUMENT(regs, 0),
+		.bytes = HL_REGS_ARGUMENT(regs, 1),
 		.stack = hl_stack_of_caller(regs),
 	};
 
@@ -280,9 +280,9 @@ static __always_inline int send_populated(const struct pt_regs *regs)
 
 static __always_inline int enter_madvise(const struct pt_regs *regs)
 {
-	struct call call = {.start = regs->di, .bytes = regs->si};
+	struct call call = {.start = HL_REGS_ARGUMENT(regs, 0), .bytes = HL_REGS_ARGUMENT(regs, 1)};
 
-	switch ((int)regs->dx) {
+	switch ((int)HL_REGS_ARGUMENT(regs, 2)) {
 	case MADV_DONTNEED:
 	case MADV_DONTNEED_LOCKED:
 	case MADV_REMOVE:
@@ -299,7 +299,7 @@ static __always_inline int enter_madvise(const struct pt_regs *regs)
 static __always_inline int enter_mlockall(const struct pt_regs *regs)
 {
 	struct call call = {0};
-	int flags = (int)regs->di;
+	int flags = (int)HL_REGS_ARGUMENT(regs, 0);
 
 	if (flags & MCL_ONFAULT)
 		return 0;
@@ -323,7 +323,7 @@ int call_entered(struct pt_regs *regs)
 	case HL_PAGE_CALL_MLOCK:
 		return send_populated(regs);
 	case HL_PAGE_CALL_MLOCK2:
-		return regs->dx & MLOCK_ONFAULT ? 0 : send_populated(regs);
+		return HL_REGS_ARGUMENT(regs, 2) & MLOCK_ONFAULT ? 0 : send_populated(regs);
 	case HL_PAGE_CALL_MLOCKALL:
 		return enter_mlockall(regs);
 	default:
@@ -337,7 +337,7 @@ int call_returned(struct pt_regs *regs)
 {
 	uint32_t thread = (uint32_t)bpf_get_current_pid_tgid();
 	struct call *kept = bpf_map_lookup_elem(&calls, &thread);
-	uint64_t result = regs->ax;
+	uint64_t result = HL_REGS_RESULT(regs);
 
 	if (!kept)
 		return 0;

@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/compiler.h"
+#include "bpf/machine_bpf.h"
 #include "bpf/privilege.h"
 #include "bpf/probe.h"
 #include "elf/elf.h"
@@ -38,25 +39,6 @@ static const struct {
 	{"mlockall", HL_PAGE_CALL_MLOCKALL, 1},
 };
 
-/*
- * Functions that are hardly more than a system call have no place before it that a probe could be
- * cheap at, but the jump after it on an error: the kernel leaves rsp and the first three
- * arguments as they are. Where that is in ${code}, or 0: [endbr64], mov $N,%eax, syscall,
- * cmp $-4096,%rax, a conditional jump.
- */
-static uint32_t jump_after_system_call(const uint8_t code[CODE_BYTES])
-{
-	static const uint8_t endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
-	uint32_t at = memcmp(code, endbr64, sizeof(endbr64)) ? 0 : sizeof(endbr64);
-	const uint8_t *mov = code + at, *call = mov + 5, *compare = call + 2, *jump = compare + 6;
-	bool is_jump = (jump[0] & 0xf0) == 0x70 || (jump[0] == 0x0f && (jump[1] & 0xf0) == 0x80);
-
-	return mov[0] == 0xb8 && call[0] == 0x0f && call[1] == 0x05 && compare[0] == 0x48 &&
-			       compare[1] == 0x3d && is_jump
-		       ? (uint32_t)(jump - code)
-		       : 0;
-}
-
 /* The cheapest place where all arguments are where the call puts them; else the first byte. */
 static uint64_t place_in(int fd, uint64_t offset, unsigned arguments)
 {
@@ -69,7 +51,7 @@ static uint64_t place_in(int fd, uint64_t offset, unsigned arguments)
 	struct hl_probe_place first = hl_probe_place(code, 0, arguments);
 	if (!memcmp(best.arguments, first.arguments, arguments) && best.emulated)
 		return offset + best.offset;
-	return arguments <= 3 ? offset + jump_after_system_call(code) : offset;
+	return offset + hl_probe_place_after_call(code, (size_t)bytes, arguments);
 }
 
 /* Aliases are one site. */
@@ -166,14 +148,15 @@ static void choose_programs(struct hl_page_watch *watch)
 {
 	struct page *programs = watch->programs;
 	bool typed = watch->source == HL_PAGE_SOURCE_TYPED_TRACEPOINT;
+	bool follows = typed || !HL_BPF_HAS_FAULT_TRACEPOINTS;
 	bool classic = watch->source == HL_PAGE_SOURCE_TRACEPOINT;
 	bool calls = !watch->settings.count_only && !watch->settings.without_calls;
 
 	bpf_program__set_autoload(programs->progs.user_fault, typed);
 	bpf_program__set_autoload(programs->progs.kernel_fault, typed);
-	bpf_program__set_autoload(programs->progs.program_replaced, typed);
-	bpf_program__set_autoload(programs->progs.child_born, typed);
-	bpf_program__set_autoload(programs->progs.hl_place_given, typed);
+	bpf_program__set_autoload(programs->progs.program_replaced, follows);
+	bpf_program__set_autoload(programs->progs.child_born, follows);
+	bpf_program__set_autoload(programs->progs.hl_place_given, follows);
 	bpf_program__set_autoload(programs->progs.user_fault_event, classic);
 	bpf_program__set_autoload(programs->progs.kernel_fault_event, classic);
 	bpf_program__set_autoload(programs->progs.fault_sample, !typed && !classic);
@@ -278,10 +261,6 @@ static int link_source(struct hl_page_watch *watch, struct hl_error *err)
 	switch (watch->source) {
 	case HL_PAGE_SOURCE_TYPED_TRACEPOINT:
 		r = link_programs(watch, programs->progs.user_fault, programs->progs.kernel_fault);
-		if (r == 0) { /* forks and exec are worth a sentence, not a failure */
-			add_link(watch, bpf_program__attach(programs->progs.program_replaced));
-			add_link(watch, bpf_program__attach(programs->progs.child_born));
-		}
 		break;
 	case HL_PAGE_SOURCE_TRACEPOINT:
 		r = link_programs(watch, programs->progs.user_fault_event,
@@ -291,6 +270,11 @@ static int link_source(struct hl_page_watch *watch, struct hl_error *err)
 		r = libbpf_num_possible_cpus();
 		for (int cpu = 0, cpus = r; r >= 0 && cpu < cpus; cpu++)
 			r = link_perf_event(watch, cpu);
+	}
+	/* forks and exec are worth a sentence, not a failure */
+	if (r >= 0 && bpf_program__autoload(programs->progs.child_born)) {
+		add_link(watch, bpf_program__attach(programs->progs.program_replaced));
+		add_link(watch, bpf_program__attach(programs->progs.child_born));
 	}
 	if (r < 0)
 		return hl_error_set(err, r, "cannot watch page faults by %s: %s",
@@ -364,10 +348,13 @@ static int start_best_source(struct hl_page_watch *watch, hl_record_fn *on_recor
 			     struct hl_error *err)
 {
 	enum hl_page_source wanted = watch->settings.source;
+	enum hl_page_source source = wanted			    ? wanted
+				     : HL_BPF_HAS_FAULT_TRACEPOINTS ? HL_PAGE_SOURCE_BEST + 1
+								    : HL_PAGE_SOURCE_PERF_EVENT;
 	struct hl_error first = {0};
 	int r = -EINVAL;
 
-	for (enum hl_page_source source = 1; r < 0 && source < HL_PAGE_SOURCES_END; source++) {
+	for (; r < 0 && source < HL_PAGE_SOURCES_END; source++) {
 		if (wanted != HL_PAGE_SOURCE_BEST && wanted != source)
 			continue;
 		watch->source = source;

@@ -12,9 +12,9 @@
 /* ---- where ---- */
 
 /*
- * Where in a function a probe costs least.
+ * Where in a function a probe costs least: src/arch/MACHINE/bpf/probe_place.c.
  *
- * A uprobe is a breakpoint. What stood in its place the kernel emulates if it is a push, a jump, a
+ * On x86-64 a uprobe is a breakpoint. What stood in its place the kernel emulates if it is a push, a jump, a
  * call or a one-byte nop; all else it copies elsewhere and steps over with the processor's trap
  * flag, which costs ten times as much. So the probe goes to the first instruction that is emulated,
  * as long as what comes before is straight-line code that any call runs, once, and that leaves the
@@ -25,9 +25,9 @@
 
 struct hl_probe_place {
 	uint32_t offset; /* from the function's first byte */
-	bool emulated;	 /* else a hit costs about 10 us */
+	bool emulated;	 /* else a hit costs about 10 us; aarch64 steps over all at a like price */
 	/* Where the arguments are at that point: numbers of registers as instructions have them
-	 * (rax 0, rcx 1, rdx 2 ... r15 15). */
+	 * (rax 0, rcx 1, rdx 2 ... r15 15; x0 0 ...). */
 	uint8_t arguments[HL_PROBE_ARGUMENTS_MAX];
 };
 
@@ -44,6 +44,16 @@ struct hl_probe_place hl_probe_place(const uint8_t *code, size_t bytes, unsigned
  */
 bool hl_probe_place_visit_branches(const uint8_t *code, size_t bytes,
 				   bool (*visit)(int64_t target, void *context), void *context);
+
+/* The place in a function that is hardly more than a system call: of a jump after it, on an error, where the first ${argument_count}
+ * arguments are as they were; 0: none. */
+uint32_t hl_probe_place_after_call(const uint8_t *code, size_t bytes, unsigned argument_count);
+
+/* The length of a jump that is always taken; 0: ${code} is another instruction. */
+size_t hl_probe_place_jump_bytes(const uint8_t *code, size_t bytes);
+
+/* Of a stub of a procedure linkage table at ${address}: the address of the word that it jumps by; 0: ${code} is another instruction. */
+uint64_t hl_probe_place_stub_slot(const uint8_t *code, size_t bytes, uint64_t address);
 
 /* ---- how ---- */
 

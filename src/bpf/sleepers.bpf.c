@@ -15,15 +15,6 @@ const volatile int process = 0;
 /* Types of the kernel, as far as they are read; libbpf fits them to the one that runs. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-struct pt_regs {
-	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di;
-	unsigned long orig_ax, ip, cs, flags, sp, ss;
-};
-
-struct thread_struct {
-	unsigned long fsbase;
-};
-
 struct task_struct {
 	unsigned int __state; /* 0: it runs, or is about to */
 	int on_cpu;
@@ -62,29 +53,9 @@ int list_sleepers(struct bpf_iter__task *context)
 	record.switches = task->nvcsw + task->nivcsw;
 	asm volatile("" ::: "memory");
 	record.runs = !task->__state || task->on_cpu;
-	const struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	record.r15 = regs->r15;
-	record.r14 = regs->r14;
-	record.r13 = regs->r13;
-	record.r12 = regs->r12;
-	record.bp = regs->bp;
-	record.bx = regs->bx;
-	record.r11 = regs->r11;
-	record.r10 = regs->r10;
-	record.r9 = regs->r9;
-	record.r8 = regs->r8;
-	record.ax = regs->ax;
-	record.cx = regs->cx;
-	record.dx = regs->dx;
-	record.si = regs->si;
-	record.di = regs->di;
-	record.orig_ax = regs->orig_ax;
-	record.ip = regs->ip;
-	record.cs = regs->cs;
-	record.flags = regs->flags;
-	record.sp = regs->sp;
-	record.ss = regs->ss;
-	record.fs_base = task->thread.fsbase;
+	bpf_probe_read_kernel(record.registers, HL_REGS_WORDS * sizeof(uint64_t),
+			      (const void *)bpf_task_pt_regs(task));
+	record.registers[HL_REGS_WORDS] = HL_THREAD_POINTER(&task->thread);
 	bpf_seq_write(context->meta->seq, &record, sizeof(record));
 	return 0;
 }

@@ -118,8 +118,8 @@ static int read_all(void *context, struct hl_sleeper **ret_sleepers, size_t *ret
 			struct hl_sleeper sleeper = {.tid = (pid_t)records[i].tid,
 						     .runs = records[i].runs,
 						     .switches = records[i].switches};
-			memcpy(&sleeper.registers, &records[i].r15,
-			       sizeof(*records) - offsetof(struct hl_sleeper_record, r15));
+			memcpy(&sleeper.registers, records[i].registers,
+			       sizeof(records[i].registers));
 			r = HL_ARRAY_APPEND(found, count, capacity, sleeper);
 		}
 	}

@@ -241,9 +241,18 @@ static __noinline enum hl_arch_outcome hl_step_by_cfa(struct hl_workplace *walk,
 {
 	uint64_t cfa = 0, ra = 0, bp = 0;
 
-	if (!hl_find_cfa(walk, rule, context, &cfa) || cfa <= walk->at.sp ||
-	    !hl_read_word(walk, cfa - 8, &ra) || !hl_find_bp(walk, rule, cfa, &bp))
+	if (!hl_find_cfa(walk, rule, context, &cfa))
 		return HL_STEP_LOST;
+	if (HL_ARCH_RETURN_IN_REGISTER(rule)) {
+		if (!context || cfa < walk->at.sp)
+			return HL_STEP_LOST;
+		ra = context;
+		bp = walk->at.bp;
+	} else if (cfa <= walk->at.sp || !hl_read_word(walk, HL_ARCH_RETURN_AT(rule, cfa), &ra) ||
+		   !hl_find_bp(walk, rule, cfa, &bp)) {
+		return HL_STEP_LOST;
+	}
+	ra = HL_CODE_ADDRESS(ra);
 	walk->at = (struct hl_arch_frame){.pc = ra - 1, .sp = cfa, .bp = bp};
 	return ra ? HL_STEP_OUT : HL_STEP_END;
 }
@@ -254,9 +263,8 @@ static __noinline enum hl_arch_outcome hl_step_signal(struct hl_workplace *walk)
 
 	if (!hl_read_word(walk, context + HL_UCONTEXT_RSP, &sp) ||
 	    !hl_read_word(walk, context + HL_UCONTEXT_RBP, &bp) ||
-	    !hl_read_word(walk, context + HL_UCONTEXT_RIP, &pc))
+	    !hl_read_word(walk, context + HL_UCONTEXT_RIP, &pc) || !HL_KEEP_CONTEXT(walk, context))
 		return HL_STEP_LOST;
-	walk->context = context;
 	walk->at = (struct hl_arch_frame){.pc = pc, .sp = sp, .bp = bp};
 	return pc ? HL_STEP_OUT : HL_STEP_END;
 }
@@ -269,7 +277,9 @@ static __noinline enum hl_arch_outcome hl_step_frame_pointer(struct hl_workplace
 	if (frame - walk->at.sp > reach || !hl_read_word(walk, frame, &bp) ||
 	    !hl_read_word(walk, frame + 8, &ra))
 		return HL_STEP_LOST;
-	walk->at = (struct hl_arch_frame){.pc = ra - 1, .sp = frame + 16, .bp = bp};
+	ra = HL_CODE_ADDRESS(ra);
+	walk->at =
+		(struct hl_arch_frame){.pc = ra - 1, .sp = HL_ARCH_SP_BEYOND(frame, bp), .bp = bp};
 	return ra ? HL_STEP_OUT : HL_STEP_END;
 }
 
@@ -279,6 +289,8 @@ static __noinline enum hl_arch_outcome hl_step_any(struct hl_workplace *walk, hl
 	enum hl_arch_outcome outcome;
 
 	walk->context = 0;
+	if (HL_ARCH_IS_RECORD(rule))
+		rule = HL_RULE_NONE;
 	switch (hl_rule_kind_of(rule)) {
 	case HL_RULE_NONE:
 		outcome = hl_step_frame_pointer(walk, HL_FRAME_POINTER_REACH);
@@ -313,7 +325,8 @@ static __always_inline bool hl_step_plain(struct hl_workplace *walk, hl_rule rul
 	if ((!hl_in_window(walk, low) || !hl_in_window(walk, high)) &&
 	    (!hl_move_window(walk, low) || !hl_in_window(walk, high)))
 		return false;
-	uint64_t ra = hl_window_word(walk, step.ra_at), bp = hl_window_word(walk, step.bp_at);
+	uint64_t ra = HL_CODE_ADDRESS(hl_window_word(walk, step.ra_at));
+	uint64_t bp = hl_window_word(walk, step.bp_at);
 	if (ra - 1 >= HL_FRAME_PC_MASK)
 		return false;
 	walk->context = 0;
@@ -400,9 +413,9 @@ static __always_inline struct hl_workplace *hl_take_workplace(void)
 	return NULL;
 }
 
-/* Makes the walk; the stack's id, or 0. */
+/* Makes the walk; the stack's id, or 0. ${link}: what the frame may return to, where it is not in a call; else 0. */
 static __always_inline uint64_t hl_walk_from(struct hl_workplace *walk, uint64_t pc, uint64_t sp,
-					     uint64_t bp)
+					     uint64_t bp, uint64_t link)
 {
 	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &walk->place);
 	/* 0 for the first target. Sets what targets have apart, in keys of rules and in stack ids. */
@@ -416,7 +429,7 @@ static __always_inline uint64_t hl_walk_from(struct hl_workplace *walk, uint64_t
 	walk->reloads = *(volatile uint32_t *)&view->reloads;
 	walk->unheard = walk->reloads - heard;
 	walk->at = (struct hl_arch_frame){.pc = pc, .sp = sp, .bp = bp};
-	walk->context = 0;
+	walk->context = link;
 	walk->rule_salt = salt ^ (uint64_t)walk->generation << HL_MODULE_SHIFT;
 	walk->hash = salt;
 	walk->ended = false;
@@ -502,7 +515,8 @@ static __always_inline bool hl_walk_caused_this(void)
 
 /* The stack whose innermost frame has lookup pc ${pc}, or is the caller of the function that was
  * just entered. */
-static __noinline uint64_t hl_stack_from(uint64_t pc, uint64_t sp, uint64_t bp, bool is_entry)
+static __noinline uint64_t hl_stack_from(uint64_t pc, uint64_t sp, uint64_t bp, uint64_t link,
+					 bool is_entry)
 {
 	/* The programs of one target are attached to it, or have asked. */
 	struct hl_target_number target = {.number = 1};
@@ -525,7 +539,7 @@ static __noinline uint64_t hl_stack_from(uint64_t pc, uint64_t sp, uint64_t bp, 
 		sp += 8;
 	}
 	if (pc - 1 < HL_FRAME_PC_MASK)
-		id = hl_walk_from(walk, pc, sp, bp);
+		id = hl_walk_from(walk, pc, sp, bp, link);
 	else
 		hl_count_loss(HL_LOSS_NO_STACK);
 	walk->owner = 0;
@@ -534,12 +548,13 @@ static __noinline uint64_t hl_stack_from(uint64_t pc, uint64_t sp, uint64_t bp, 
 }
 
 /*
- * The stack at the entry of a function, where rsp points to the return address: its innermost frame
+ * The stack at the entry of a function, whose return address is where the call left it: its innermost frame
  * is the caller. The id, or 0 when there is none: hl_losses says why, or the task is of no target of several.
  */
 static __always_inline uint64_t hl_stack_of_caller(const struct pt_regs *regs)
 {
-	return hl_stack_from(0, regs->sp, regs->bp, true);
+	return hl_stack_from(HL_REGS_CALLER(regs), HL_REGS_SP(regs), HL_REGS_BP(regs), 0,
+			     HL_CALLER_IS_ON_STACK);
 }
 
 /*
@@ -550,7 +565,8 @@ static __always_inline uint64_t hl_stack_of_fault(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	bool in_call = (long)regs->orig_ax != -1;
+	bool in_call = HL_REGS_IN_CALL(regs);
 
-	return hl_stack_from(regs->ip - in_call, regs->sp, regs->bp, false);
+	return hl_stack_from(HL_REGS_PC(regs) - in_call, HL_REGS_SP(regs), HL_REGS_BP(regs),
+			     HL_REGS_LINK(regs), false);
 }

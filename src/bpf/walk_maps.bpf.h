@@ -17,19 +17,13 @@
 
 #include <bpf/bpf_core_read.h>
 
+#include "bpf/registers.h"
 #include "bpf/walk_shared.h"
 #include "unwind/arch.h"
 
 #define HL_PAGE_BYTES UINT64_C(4096)
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
-/* Registers of x86-64 as they were in user space. */
-struct pt_regs {
-	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di;
-	unsigned long orig_ax; /* number of the system call; -1 outside of one */
-	unsigned long ip, cs, flags, sp, ss;
-};
 
 struct ns_common {
 	unsigned int inum;
@@ -96,7 +90,8 @@ struct hl_workplace {
 	uint32_t owner; /* the walk's thread */
 	uint32_t place; /* of the target */
 	struct hl_arch_frame at;
-	uint64_t context; /* ucontext of the signal frame just left, else 0 */
+	uint64_t
+		context; /* of the frame that is not in a call, or was interrupted by a signal: HL_KEEP_CONTEXT; else 0 */
 	uint64_t hash;
 	uint64_t rule_salt; /* of the target and the generation, for keys of rules */
 	bool ended;	    /* the outermost frame was reached */

@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/compiler.h"
+#include "base/machine.h"
 #include "base/names.h"
 #include "bpf/walker.h"
 #include "process/maps.h"
@@ -35,6 +36,7 @@ struct walk {
 	struct module *modules;
 	size_t count;
 	struct hl_arch_frame at;
+	uint64_t link; /* what a register says that the frame returns to; 0: it has called */
 	json_t *names;
 };
 
@@ -143,7 +145,8 @@ static bool step_by_frame_pointer(struct walk *walk)
 
 	if (!read_word(walk, frame, &bp) || !read_word(walk, frame + 8, &ra) || !ra)
 		return false;
-	*at = (struct hl_arch_frame){.pc = ra - 1, .sp = frame + 16, .bp = bp};
+	ra = hl_machine_code_address(ra);
+	*at = (struct hl_arch_frame){.pc = ra - 1, .sp = HL_ARCH_SP_BEYOND(frame, bp), .bp = bp};
 	return true;
 }
 
@@ -178,26 +181,36 @@ static bool find_cfa(const struct walk *walk, hl_rule rule, uint64_t *ret_cfa)
 static bool step(struct walk *walk, hl_rule rule)
 {
 	struct hl_arch_frame *at = &walk->at;
-	uint64_t cfa, ra, bp = at->bp, context = at->sp;
+	uint64_t cfa, ra = walk->link, bp = at->bp, context = at->sp;
 	int64_t bp_offset = hl_rule_bp_offset(rule);
 
+	walk->link = 0;
+	if (HL_ARCH_IS_RECORD(rule))
+		rule = HL_RULE_NONE;
 	switch (hl_rule_kind_of(rule)) {
 	case HL_RULE_NONE:
 	case HL_RULE_OTHER_STACK:
 		return step_by_frame_pointer(walk);
 	case HL_RULE_SIGNAL:
-		return read_word(walk, context + HL_UCONTEXT_RSP, &at->sp) &&
+		return read_word(walk, context + hl_arch_ucontext_offset(HL_ARCH_RETURN_REGISTER),
+				 &walk->link) &&
+		       read_word(walk, context + HL_UCONTEXT_RSP, &at->sp) &&
 		       read_word(walk, context + HL_UCONTEXT_RBP, &at->bp) &&
 		       read_word(walk, context + HL_UCONTEXT_RIP, &at->pc) && at->pc;
 	default:
 		break;
 	}
-	if (!find_cfa(walk, rule, &cfa) || cfa <= at->sp || !read_word(walk, cfa - 8, &ra) || !ra)
+	bool is_register = HL_ARCH_RETURN_IN_REGISTER(rule);
+	if (!find_cfa(walk, rule, &cfa) || cfa < at->sp ||
+	    (!is_register &&
+	     (cfa == at->sp || !read_word(walk, HL_ARCH_RETURN_AT(rule, cfa), &ra))) ||
+	    !ra)
 		return false;
-	enum hl_rule_bp place = hl_rule_bp_of(rule);
+	enum hl_rule_bp place = is_register ? HL_BP_SAME : hl_rule_bp_of(rule);
 	uint64_t base = place == HL_BP_CFA ? cfa : place == HL_BP_AT_BP ? at->bp : at->sp;
 	if (place != HL_BP_SAME && !read_word(walk, base + (uint64_t)bp_offset, &bp))
 		return false;
+	ra = hl_machine_code_address(ra);
 	*at = (struct hl_arch_frame){.pc = ra - 1, .sp = cfa, .bp = bp};
 	return true;
 }
@@ -261,6 +274,7 @@ json_t *hl_watch_stack_name(const struct hl_oom_record *record, const char *cons
 			    .pid_count = count,
 			    .modules = modules,
 			    .at = {record->ip - record->in_call, record->sp, record->bp},
+			    .link = record->link,
 			    .names = json_array()};
 
 	if (!modules || !record->stack_bytes)

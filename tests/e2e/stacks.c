@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Stacks that are not what they seem: coroutines on stacks of their own, longjmp out of deep calls,
- * recursion deeper than a recording keeps, frames that the compiler realigned or that grow.
+ * recursion deeper than a recording keeps, frames that the compiler realigned or that grow, signals.
  *
  * Usage: stacks SCENARIO
  */
@@ -9,8 +9,10 @@
 
 #include <alloca.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <ucontext.h>
 
 static SITE void *stack_site(size_t bytes)
@@ -201,14 +203,43 @@ static int unusual_frames(void)
 	return 0;
 }
 
+/* --- functions that call nothing, interrupted by a signal ------------------------------------- */
+
+#define ROOM_BYTES 65536 /* a multiple of any page */
+
+static char *room_without_access;
+
+static void allow_access(int signal_number)
+{
+	(void)signal_number;
+	KEEP(stack_site(103));
+	REQUIRE(!mprotect(room_without_access, ROOM_BYTES, PROT_READ));
+}
+
+static SITE char read_room(const char *room)
+{
+	return *(const volatile char *)room;
+}
+
+static int interrupt(void)
+{
+	const struct sigaction action = {.sa_handler = allow_access};
+
+	room_without_access = mmap(NULL, ROOM_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	REQUIRE(room_without_access != MAP_FAILED && !sigaction(SIGSEGV, &action, NULL));
+	for (int i = 0; i < 113; i++) {
+		REQUIRE(!read_room(room_without_access));
+		REQUIRE(!mprotect(room_without_access, ROOM_BYTES, PROT_NONE));
+	}
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	int (*run)(void);
 } scenarios[] = {
-	{"coroutines", run_coroutines},
-	{"longjmp", jump},
-	{"deep", recurse_deep},
-	{"unusual-frames", unusual_frames},
+	{"coroutines", run_coroutines},	    {"longjmp", jump},		{"deep", recurse_deep},
+	{"unusual-frames", unusual_frames}, {"interrupted", interrupt},
 };
 
 int main(int argc, char **argv)

@@ -274,7 +274,7 @@ class BpfStacks(harness.TestCase):
         self.assertIn("return probes", shown.stdout + shown.stderr)
 
     def test_stacks_of_every_unusual_kind_equal_the_recorders(self):
-        for scenario in ("coroutines", "longjmp", "unusual-frames"):
+        for scenario in ("coroutines", "longjmp", "unusual-frames", "interrupted"):
             with self.subTest(scenario):
                 self.directory = self.path(scenario)
                 os.mkdir(self.directory)

@@ -190,6 +190,28 @@ static void exchange(size_t count, size_t size)
 /* Filters come by the instruction itself, which no hook sees. */
 static bool is_unseen;
 
+static long install_unseen(const struct sock_fprog *program)
+{
+#ifdef __aarch64__
+	register long number __asm__("x8") = SYS_prctl;
+	register long first __asm__("x0") = PR_SET_SECCOMP,
+			    second __asm__("x1") = SECCOMP_MODE_FILTER;
+	register const struct sock_fprog *third __asm__("x2") = program;
+
+	__asm__ volatile("svc #0" : "+r"(first) : "r"(number), "r"(second), "r"(third) : "memory");
+	return first;
+#else
+	long result;
+
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "a"((long)SYS_prctl), "D"((long)PR_SET_SECCOMP),
+			   "S"((long)SECCOMP_MODE_FILTER), "d"(program)
+			 : "rcx", "r11", "memory");
+	return result;
+#endif
+}
+
 static void install(struct sock_filter *code, unsigned short length)
 {
 	struct sock_fprog program = {length, code};
@@ -198,11 +220,7 @@ static void install(struct sock_filter *code, unsigned short length)
 	if (result < 0 || !is_unseen)
 		result = result < 0 ? result : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 	else
-		__asm__ volatile("syscall"
-				 : "=a"(result)
-				 : "a"((long)SYS_prctl), "D"((long)PR_SET_SECCOMP),
-				   "S"((long)SECCOMP_MODE_FILTER), "d"(&program)
-				 : "rcx", "r11", "memory");
+		result = install_unseen(&program);
 	if (result < 0)
 		abort();
 }

@@ -42,7 +42,8 @@ static void fail(const char *what, const char *reason)
 	exit(1);
 }
 
-static void load(struct trace *trace, pid_t pid)
+/* aarch64 has no tracepoints of faults. */
+static void load(struct trace *trace, pid_t pid, bool at_faults)
 {
 	struct hl_error err = {{0}};
 	uint32_t number;
@@ -52,6 +53,8 @@ static void load(struct trace *trace, pid_t pid)
 	trace->skeleton = walk_test__open();
 	if (!trace->skeleton)
 		fail("open", strerror(errno));
+	bpf_program__set_autoload(trace->skeleton->progs.at_fault_user, at_faults);
+	bpf_program__set_autoload(trace->skeleton->progs.at_fault_kernel, at_faults);
 	if (hl_walker_new(trace->skeleton->obj, 1, NULL, NULL, &trace->walker, &err) < 0 ||
 	    hl_walker_add(trace->walker, trace->target, &number, &err) < 0)
 		fail("walker", err.text);
@@ -167,7 +170,7 @@ int main(int argc, char **argv)
 	if (argc < 3)
 		fail("usage", "walk_trace PID FILE FUNCTION... | walk_trace PID faults");
 	pid_t pid = (pid_t)atoi(argv[1]);
-	load(&trace, pid);
+	load(&trace, pid, argc == 3);
 	if (argc == 3)
 		attach_faults(&trace);
 	for (int i = 3; i < argc; i++)

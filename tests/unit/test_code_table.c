@@ -151,11 +151,14 @@ static void assert_same_rules(const void *function)
 	assert_int_equal(table.low + bias, (uint64_t)searched.dlfo_map_start);
 	assert_int_equal(table.high + bias, (uint64_t)searched.dlfo_map_end);
 	uint64_t code = table.code_low + bias, size = table.code_high - table.code_low;
-	for (uint64_t i = 0; i < size; i += i < 16384 ? 1 : 97)
-		if (hl_code_table_rule(&table, table.code_low + i) != recorders_rule(code + i))
+	for (uint64_t i = 0; i < size; i += i < 16384 ? 1 : 97) {
+		hl_rule found = hl_code_table_rule(&table, table.code_low + i);
+		/* By a section, which the recorder does not see. */
+		bool is_stub = HL_RULE_STUB != HL_RULE_NONE && found == HL_RULE_STUB;
+		if (!is_stub && found != recorders_rule(code + i))
 			fail_msg("at %#lx of '%s': %#lx instead of %#lx", table.code_low + i, name,
-				 hl_code_table_rule(&table, table.code_low + i),
-				 recorders_rule(code + i));
+				 found, recorders_rule(code + i));
+	}
 	hl_code_table_release(&table);
 }
 

@@ -151,14 +151,12 @@ static enum hl_arch_outcome step_signal(struct hl_walk *walk, struct hl_arch_fra
 static enum hl_arch_outcome step_frame_record(struct hl_walk *walk, struct hl_arch_frame *frame,
 					      uint64_t reach, struct hl_arch_reads *reads)
 {
-	uint64_t bp, ra, sp = frame->bp + 16;
+	uint64_t bp, ra;
 
 	if (frame->bp - frame->sp > reach || !read_word(walk, frame->bp, reads, &bp) ||
 	    !read_word(walk, frame->bp + 8, reads, &ra))
 		return HL_STEP_LOST;
-	if (bp > sp && bp - sp <= HL_FRAME_POINTER_REACH)
-		sp = bp; /* see HL_RULE_FRAME_POINTER */
-	return leave(frame, ra, sp, bp);
+	return leave(frame, ra, HL_ARCH_SP_BEYOND(frame->bp, bp), bp);
 }
 
 enum hl_arch_outcome hl_arch_step(struct hl_walk *walk, hl_rule rule, struct hl_arch_frame *frame,
@@ -188,11 +186,23 @@ enum hl_arch_outcome hl_arch_step(struct hl_walk *walk, hl_rule rule, struct hl_
 }
 
 /* The trampoline of the vDSO, of a C library or of an emulator: mov x8, #__NR_rt_sigreturn; svc #0. */
+HL_READS_STACK static bool is_trampoline(const uint32_t *code)
+{
+	return code[0] == 0xd2801168 && code[1] == 0xd4000001;
+}
+
+size_t hl_arch_find_trampoline(const uint8_t *code, size_t bytes)
+{
+	size_t at = 0;
+
+	while (at + HL_TRAMPOLINE_BYTES <= bytes && !is_trampoline((const uint32_t *)(code + at)))
+		at += 4;
+	return at + HL_TRAMPOLINE_BYTES <= bytes ? at : bytes;
+}
+
 HL_READS_STACK bool hl_arch_returns_from_signal(uint64_t address)
 {
-	const uint32_t *code = (const uint32_t *)address;
-
 	return !(address & 3) && (address & 4095) <= 4088 && address < HL_USER_END &&
-	       hl_memory_page_is_readable(address & ~UINT64_C(4095)) && code[0] == 0xd2801168 &&
-	       code[1] == 0xd4000001;
+	       hl_memory_page_is_readable(address & ~UINT64_C(4095)) &&
+	       is_trampoline((const uint32_t *)address);
 }

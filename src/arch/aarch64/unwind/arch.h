@@ -51,6 +51,15 @@ static inline struct hl_arch_plain hl_arch_plain_step(hl_rule rule, uint64_t sp,
 	return step;
 }
 
+/* Of walks of other processes' stacks (src/bpf, src/watch): where the return address of a frame is stored, or whether a register
+ * holds it, which is known of interrupted frames; whether bp leads to a frame record and no more is known, and sp beyond that. */
+#define HL_ARCH_RETURN_AT(rule, cfa) \
+	((cfa) + (uint64_t)(hl_rule_bp_offset(rule) + hl_rule_extra(rule) * 8))
+#define HL_ARCH_RETURN_IN_REGISTER(rule) (hl_rule_bp_of(rule) == HL_BP_RA_IN_REGISTER)
+#define HL_ARCH_IS_RECORD(rule)		 (hl_rule_kind_of(rule) == HL_RULE_DEREF_BP)
+#define HL_ARCH_SP_BEYOND(record, outer) \
+	((outer) - (record)-17 < HL_FRAME_POINTER_REACH ? (outer) : (record) + 16)
+
 /* Where the kernel puts a signal's registers, from the stack pointer of its handler's caller: siginfo_t has 128 bytes,
  * struct sigcontext lies 176 behind the beginning of the ucontext, x0 8 bytes within. */
 enum hl_ucontext_offset {
@@ -73,6 +82,14 @@ static inline bool hl_arch_cfi_is_mark(unsigned operation)
 {
 	return operation == 0x2c || operation == 0x2d;
 }
+
+/* Stubs of the procedure linkage table leave x30 as it was. */
+#define HL_RULE_STUB (HL_RULE_SP | (uint64_t)HL_BP_RA_IN_REGISTER << 4)
+
+/* Of a file whose code is searched for what signal handlers return to: the vDSO's, a C library's. Where that begins, or ${bytes}. */
+#define HL_TRAMPOLINE_CODE_BYTES (4u << 20)
+#define HL_TRAMPOLINE_BYTES	 8u
+size_t hl_arch_find_trampoline(const uint8_t *code, size_t bytes);
 
 /* Whether what returns to ${address} is a signal's handler: no call frame information says so. */
 bool hl_arch_returns_from_signal(uint64_t address);

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Whether the BPF programs know this machine's registers. */
+/* What x86-64 has for the loaders of BPF programs. src/arch/aarch64 has the same names. */
 #pragma once
 
 #include "base/error.h"
 
+/* Tracepoints of page faults; functions whose return is watched return by a system call. */
+#define HL_BPF_HAS_FAULT_TRACEPOINTS true
+#define HL_BPF_RETURNS_BY_CALL	     true
+
+/* Whether the programs can run here. */
 static inline int hl_bpf_check_machine(struct hl_error *err)
 {
 	(void)err;

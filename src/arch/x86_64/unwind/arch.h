@@ -45,6 +45,13 @@ static inline struct hl_arch_plain hl_arch_plain_step(hl_rule rule, uint64_t sp,
 	return step;
 }
 
+/* Of walks of other processes' stacks (src/bpf, src/watch): where the return address of a frame is stored, or whether a register
+ * holds it, which is known of interrupted frames; whether bp leads to a frame record and no more is known, and sp beyond that. */
+#define HL_ARCH_RETURN_AT(rule, cfa)	 ((cfa)-8)
+#define HL_ARCH_RETURN_IN_REGISTER(rule) false
+#define HL_ARCH_IS_RECORD(rule)		 false
+#define HL_ARCH_SP_BEYOND(record, outer) ((record) + 16)
+
 /* Whether the operation of a call frame program has no operand, and nothing that a walk needs. */
 static inline bool hl_arch_cfi_is_mark(unsigned operation)
 {
@@ -52,7 +59,16 @@ static inline bool hl_arch_cfi_is_mark(unsigned operation)
 	return false;
 }
 
-/* Call frame information says it of trampolines. */
+/* Call frame information says it of trampolines, and of stubs of the procedure linkage table: code is not searched for others. */
+#define HL_RULE_STUB		 HL_RULE_NONE
+#define HL_TRAMPOLINE_CODE_BYTES 0u
+#define HL_TRAMPOLINE_BYTES	 1u
+
+static inline size_t hl_arch_find_trampoline(const uint8_t *code, size_t bytes)
+{
+	return (void)code, bytes;
+}
+
 static inline bool hl_arch_returns_from_signal(uint64_t address)
 {
 	(void)address;

@@ -36,17 +36,25 @@ if [[ ! -e $build/build.ninja ]]; then
 	meson setup --cross-file "$root/cross.ini" --cross-file "$tree/scripts/arm64.ini" -Dguests= -Dtests=false -Dbench=false -Dlua=disabled \
 		-Dbeam=disabled -Dman=disabled -Dbuildtype=plain -Doptimization=1 "$build" "$tree" >"$folder/setup.log"
 fi
-ninja -C "$build" >"$folder/build.log" || { tail -n 30 "$folder/build.log"; exit 1; }
+ninja -C "$build" all src/bpf/walk_test.skel.h >"$folder/build.log" || { tail -n 30 "$folder/build.log"; exit 1; }
 mkdir -p "$programs"
 # As tests/e2e/meson.build has them; signed return addresses beside plain ones.
-for name in known_answer ledger peak signals sequence heap_target waiting_calls; do
+compile() { # OUTPUT ARGUMENT...
+	aarch64-linux-gnu-gcc --sysroot="$root" -D_GNU_SOURCE -std=gnu11 -O2 -g -fno-builtin -fno-optimize-sibling-calls -o "$programs/$1" "${@:2}" -pthread
+}
+for name in known_answer ledger peak signals sequence heap_target waiting_calls stacks trace_heap pod_parts pod_kernel grow_parts oom_ledger; do
 	for kind in '' _signed; do
-		aarch64-linux-gnu-gcc --sysroot="$root" -D_GNU_SOURCE -std=gnu11 -O2 -g -fno-builtin -fno-optimize-sibling-calls ${kind:+-mbranch-protection=standard} \
-			"$tree/tests/e2e/$name.c" -o "$programs/$name$kind" -pthread
+		compile "$name$kind" ${kind:+-mbranch-protection=standard} "$tree/tests/e2e/$name.c"
 	done
 done
-aarch64-linux-gnu-gcc --sysroot="$root" -D_GNU_SOURCE -std=gnu11 -O2 -g -fno-builtin -fno-optimize-sibling-calls \
-	"$tree/tests/e2e/heap_target.c" -o "$programs/heap_target_static" -static -pthread
+compile heap_target_static "$tree/tests/e2e/heap_target.c" -static
+compile pages "$tree"/tests/e2e/{pages,page_scenarios}.c
+compile gate.so -shared -fPIC "$tree/tests/e2e/gate.c"
+mapfile -t libraries < <(find "$build/src" -name 'lib*.a' ! -name 'libhooks.a' ! -name 'librecorder.a' ! -name 'libpprof_messages.a')
+for name in walk_trace recorded_stacks; do
+	compile $name -I "$tree/src" -I "$tree/src/arch/aarch64" -I "$build/src/bpf" "$tree/tests/e2e/$name.c" -Wl,--start-group "${libraries[@]}" -Wl,--end-group \
+		-lbpf -lelf -ldw -lz -lzstd -lxxhash -ljansson -lsqlite3 -lcurl -lprotobuf-c -lm
+done
 aarch64-linux-gnu-g++ --sysroot="$root" -O2 -g -fno-builtin -fno-optimize-sibling-calls "$tree/tests/e2e/known_answer_cxx.cc" -o "$programs/known_answer_cxx"
 HL_BUILD=$build HL_PROGRAMS=$programs HL_OTHER_HEAPLINE=${2:-} run python3 "$tree/tests/e2e/test_aarch64.py"
 # A booted machine; of this one its programs see nothing but the console.

@@ -62,4 +62,36 @@ for filter in '' kill fail; do
 	say "waits $filter" $said answers.txt err.txt
 done
 
+run release uname -r
+# Stacks that BPF programs find, beside those of the recorder in the same calls.
+export HEAPLINE_TEST_GATE=/tmp/gate
+mkfifo gate.at gate.go walk.in
+for scenario in coroutines longjmp unusual-frames interrupted; do
+	for kind in '' _signed; do
+		LD_PRELOAD=/hl/gate.so heapline record -q -f -o whole.hl -- stacks$kind $scenario &
+		recorder=$!
+		head -c 1 gate.at >/dev/null
+		target=$(cat /proc/$recorder/task/*/children | tr -d " ")
+		library=$(sed -n 's/^[^/]*\(\/.*libheapline\.so.*\)/\1/p' /proc/$target/maps | head -n 1)
+		walk_trace $target $library malloc calloc realloc reallocarray posix_memalign aligned_alloc memalign <walk.in >walked.txt 2>walk.txt &
+		walker=$!
+		exec 3>walk.in
+		wait_for walked.txt '^ready' 1 $walker
+		heapline ctl -p $target snapshot before.hl >/dev/null 2>&1
+		echo >gate.go
+		head -c 1 gate.at >/dev/null
+		heapline ctl -p $target snapshot after.hl >/dev/null 2>&1
+		exec 3>&-
+		wait $walker
+		say "walked $scenario$kind" $? walked.txt walk.txt
+		run "recorded before $scenario$kind" recorded_stacks before.hl
+		run "recorded after $scenario$kind" recorded_stacks after.hl
+		echo >gate.go
+		wait $recorder
+		rm -rf whole.hl before.hl after.hl
+	done
+done
+
+. /hl/guest_traces.sh
+
 end

@@ -15,12 +15,15 @@ import tempfile
 import unittest
 
 import harness
+import test_bpf_stacks
 import test_kernels
 from test_aarch64 import AARCH64
 
 SUITE = "bookworm"
 ROOT = os.environ.get("HL_ARM64_ROOT", "/")
-PROGRAMS = ("known_answer", "heap_target", "heap_target_static", "leaks", "waiting_calls")
+PROGRAMS = ("known_answer", "heap_target", "heap_target_static", "leaks", "waiting_calls", "stacks", "stacks_signed", "gate.so", "walk_trace", "recorded_stacks",
+            "trace_heap", "pages", "pod_parts", "pod_kernel", "grow_parts", "oom_ledger")
+SERVED = "usr/lib/aarch64-linux-gnu/libmicrohttpd.so.12"  # loaded when it is needed
 LIBRARIES = ("lib/aarch64-linux-gnu", "usr/lib/aarch64-linux-gnu")
 BOOT_S = 600
 ALL_KINDS = "kept blocks mapped register list tree ring rings inner ended arenas"  # of leaks.c
@@ -44,11 +47,12 @@ def guest_files(folder):
              "hl/heapline-verbs.so": os.path.join(harness.BUILD, "heapline-verbs.so"),
              "hl/src/recorder/libheapline.so.0": os.path.join(harness.BUILD, "src/recorder/libheapline.so.0"),
              "init": os.path.join(harness.SOURCES, "aarch64_guest.sh"),
-             "hl/guest.sh": os.path.join(harness.SOURCES, "guest.sh"),
+             SERVED: os.path.join(ROOT, SERVED),
+             **{f"hl/{name}": os.path.join(harness.SOURCES, name) for name in ("guest.sh", "guest_traces.sh")},
              **{f"hl/{name}": path for name in PROGRAMS if os.path.exists(path := os.path.join(harness.PROGRAMS, name))}}
     looked_at = set()
     while left := set(files) - looked_at:
-        for path in left - {"init", "hl/guest.sh", "bin/busybox"}:
+        for path in left - {"init", "hl/guest.sh", "hl/guest_traces.sh", "bin/busybox"}:
             files |= libraries(files[path])
         looked_at |= left
     return files
@@ -77,13 +81,14 @@ def boot():
     return said
 
 
-class Aarch64Machine(test_kernels.Machine, unittest.TestCase):
+class Aarch64Machine(test_kernels.Traces, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         with open(harness.HEAPLINE, "rb") as file:
             if struct.unpack_from("<H", file.read(20), 18)[0] != AARCH64:
                 raise unittest.SkipTest("heapline is of another machine; scripts/check_arm64.sh has one of aarch64")
         cls.said = test_kernels.parse(boot())
+        cls.release = tuple(map(int, cls.said["release"][1].split(".")[:2]))
 
     def need(self, program):
         if not os.path.exists(os.path.join(harness.PROGRAMS, program)):
@@ -100,6 +105,23 @@ class Aarch64Machine(test_kernels.Machine, unittest.TestCase):
                     self.assertEqual(rows.get(answer["function"], {}).get(f"cum_{unit}", 0), answer[f"alloc_{unit}"], answer)
                     compared += 1
         self.assertGreater(compared, 10)
+
+    def test_stacks_in_the_kernel_equal_the_recorders(self):
+        compared = 0
+        for name, (status, output, errors) in self.said.items():
+            scenario = name.removeprefix("walked ")
+            if scenario == name:
+                continue
+            with self.subTest(scenario):
+                self.assertEqual(status, 0, errors)
+                lines = (line for line in output.splitlines(True) if line != "ready\n" and not line.startswith("code"))
+                walked, losses = test_bpf_stacks.parse("".join(lines))
+                before, after = (test_bpf_stacks.parse(self.said[f"recorded {at} {scenario}"][1])[0] for at in ("before", "after"))
+                self.assertEqual(walked, after - before)
+                self.assertEqual(losses, {})
+                self.assertGreater(sum(walked.values()), 100)
+                compared += 1
+        self.assertGreater(compared, 7)
 
     def test_heaps_equal_mallinfo2(self):
         for program in "heap_target", "heap_target_static":

@@ -121,7 +121,7 @@ def guest_files(folder):
     files = {"bin/busybox": f"{folder}/busybox", "hl/heapline": harness.HEAPLINE, "hl/heapline-verbs.so": verbs,
              "hl/src/recorder/libheapline.so.0": recorder,
              "init": os.path.join(harness.SOURCES, "kernel_guest.sh"),
-             "hl/guest.sh": os.path.join(harness.SOURCES, "guest.sh"),
+             **{f"hl/{name}": os.path.join(harness.SOURCES, name) for name in ("guest.sh", "guest_traces.sh")},
              "hl/setpriv": harness.need("setpriv"),
              **{f"hl/{name}": harness.program(name) for name in PROGRAMS}}
     files |= {library.lstrip("/"): library for library in libraries(verbs)}
@@ -220,17 +220,10 @@ class Machine:
             self.assertEqual(f"{total[word + '_blocks']} {total[word + '_bytes']}", sums, word)
 
 
-class Kernel(Machine):
-    """The tests of one kernel."""
+class Traces(Machine):
+    """What guest_traces.sh traced; ``release`` is that of the kernel."""
 
-    suite = ""
-
-    @classmethod
-    def setUpClass(cls):
-        if cls.suite not in os.environ.get("HL_SUITES", " ".join(SUITES)).split():
-            raise unittest.SkipTest("HL_SUITES does not name it")
-        cls.said = parse(boot(cls.suite))
-        cls.release = tuple(map(int, cls.said["release"][1].split(".")[:2]))
+    release = ()
 
     def sites(self, name):
         """(bytes, blocks) that each of the program's sites keeps."""
@@ -345,6 +338,19 @@ class Kernel(Machine):
         sums = sum(row["objects"] for row in self.report("page-events")["rows"]
                    if any(frame.startswith("write_site") for frame in row["stack"]))
         self.assertEqual(sums, 4096)
+
+
+class Kernel(Traces):
+    """The tests of one kernel."""
+
+    suite = ""
+
+    @classmethod
+    def setUpClass(cls):
+        if cls.suite not in os.environ.get("HL_SUITES", " ".join(SUITES)).split():
+            raise unittest.SkipTest("HL_SUITES does not name it")
+        cls.said = parse(boot(cls.suite))
+        cls.release = tuple(map(int, cls.said["release"][1].split(".")[:2]))
 
     def test_a_process_is_joined_and_counts_exactly(self):
         rows = {row["name"]: row for row in self.report("top")["rows"]}

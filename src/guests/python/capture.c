@@ -426,13 +426,13 @@ HL_READS_STACK static bool is_of_type(uint64_t object, const char *name, uint64_
 }
 
 /* The type may have been copied into a program that was linked against the library: it is the one that
- * code objects have. */
+ * code objects have. Those of frozen modules lie in the program, where compilers align them to 8 on aarch64. */
 static bool is_code(const struct hl_python *python, uint64_t code, uint64_t *ret_type)
 {
 	const struct hl_python_layout *layout = python->layout;
 	uint64_t string, bytes;
 
-	return !(code & 15) && hl_memory_object_is_readable(code, CODE_BYTES) &&
+	return !(code & 7) && hl_memory_object_is_readable(code, CODE_BYTES) &&
 	       is_of_type(code, "code", ret_type) &&
 	       is_of_type(hl_python_word(code, layout->code_name), "str", &string) &&
 	       is_of_type(hl_python_word(code, layout->code_file), "str", &string) &&

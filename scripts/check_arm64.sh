@@ -33,7 +33,7 @@ run true 2>/dev/null || missing "the kernel has no binfmt_misc in user namespace
 "$tree/scripts/arm64_root.sh" "$root" || missing "the arm64 packages cannot be had"
 
 if [[ ! -e $build/build.ninja ]]; then
-	meson setup --cross-file "$root/cross.ini" --cross-file "$tree/scripts/arm64.ini" -Dguests= -Dtests=false -Dbench=false -Dlua=disabled \
+	meson setup --cross-file "$root/cross.ini" --cross-file "$tree/scripts/arm64.ini" -Dguests=lua,python,skynet -Dtests=false -Dbench=false -Dlua=disabled \
 		-Dbeam=disabled -Dman=disabled -Dbuildtype=plain -Doptimization=1 "$build" "$tree" >"$folder/setup.log"
 fi
 ninja -C "$build" all src/bpf/walk_test.skel.h >"$folder/build.log" || { tail -n 30 "$folder/build.log"; exit 1; }
@@ -56,6 +56,12 @@ for name in walk_trace recorded_stacks; do
 		-lbpf -lelf -ldw -lz -lzstd -lxxhash -ljansson -lsqlite3 -lcurl -lprotobuf-c -lm
 done
 aarch64-linux-gnu-g++ --sysroot="$root" -O2 -g -fno-builtin -fno-optimize-sibling-calls "$tree/tests/e2e/known_answer_cxx.cc" -o "$programs/known_answer_cxx"
-HL_BUILD=$build HL_PROGRAMS=$programs HL_OTHER_HEAPLINE=${2:-} run python3 "$tree/tests/e2e/test_aarch64.py"
+for kind in '' _fixed; do
+	aarch64-linux-gnu-gcc --sysroot="$root" -D_GNU_SOURCE -std=gnu11 -O2 -g -fno-builtin -fno-optimize-sibling-calls ${kind:+-fno-pie -no-pie} \
+		-I"$tree/include" "$tree/tests/e2e/annotated.c" -o "$programs/annotated$kind"
+done
+aarch64-linux-gnu-gcc --sysroot="$root" -D_GNU_SOURCE -std=gnu11 -O2 -g -fno-builtin -fno-optimize-sibling-calls -I"$root/usr/include/lua5.4" \
+	"$tree/tests/e2e/lua_mixed.c" -o "$programs/lua_mixed" -llua5.4 -pthread
+HL_BUILD=$build HL_PROGRAMS=$programs HL_ARM64_ROOT=$root HL_OTHER_HEAPLINE=${2:-} run python3 "$tree/tests/e2e/test_aarch64.py"
 # A booted machine; of this one its programs see nothing but the console.
 HL_BUILD=$build HL_PROGRAMS=$programs HL_ARM64_ROOT=$root python3 "$tree/tests/e2e/test_aarch64_machine.py" || [[ $? == 77 ]]

@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Recordings of programs of aarch64, by qemu-user; scripts/check_arm64.sh runs it where such programs run.
 
-HL_OTHER_HEAPLINE, if it is set: heapline of this machine, which must read those recordings as heapline of the other does.
+HL_OTHER_HEAPLINE, if it is set: heapline of this machine, in its build folder; each must read the recordings of the other as that does.
+HL_ARM64_ROOT: Debian's arm64 packages, with interpreters.
 """
 
 import json
 import os
 import re
 import struct
+import subprocess
 import unittest
+from unittest import mock
 
 import harness
+import test_annotations
+import test_lua
+import test_python
 from harness import top_rows
 from test_ledger import KEYS, ledger_stacks, read_ledger
 
@@ -64,16 +70,31 @@ class Aarch64(harness.TestCase):
                         self.assertEqual(found, expected[value, unit])
                 self.assert_nothing_lost(recording)
 
-    def test_the_other_machine_reads_the_recording_alike(self):
-        other = os.environ.get("HL_OTHER_HEAPLINE")
-        if not other:
-            self.skipTest("no HL_OTHER_HEAPLINE")
-        _, recording = self.record_well([harness.program("known_answer")], "mem-record")
+    def compare_views(self, recording, recorder, reader):
         for verb, *options in VIEWS:
             with self.subTest(verb=verb):
-                own, others = (harness.run([heapline, verb, *options, recording]) for heapline in (harness.HEAPLINE, other))
+                own, others = (harness.run([heapline, verb, *options, recording]) for heapline in (recorder, reader))
                 self.assertEqual(others.status, 0, others.stderr)
                 self.assertEqual(re.sub(r"\s+", " ", others.stdout), re.sub(r"\s+", " ", own.stdout))
+
+    def other_heapline(self):
+        return os.environ.get("HL_OTHER_HEAPLINE") or self.skipTest("no HL_OTHER_HEAPLINE")
+
+    def test_the_other_machine_reads_the_recording_alike(self):
+        other = self.other_heapline()
+        _, recording = self.record_well([harness.program("known_answer")], "mem-record")
+        self.compare_views(recording, harness.HEAPLINE, other)
+
+    def test_recordings_of_the_other_machine_are_read_alike(self):
+        other = self.other_heapline()
+        program = os.path.join(os.path.dirname(other), "tests/e2e/known_answer")
+        if not os.path.exists(program):
+            self.skipTest(f"no '{program}'")
+        for mode in MODES:
+            recording = self.path(mode + ".hl")
+            result = harness.run([other, "record", "-f", "--mode", mode, "-o", recording, "--", program])
+            self.assertEqual(result.status, 0, result.stderr)
+            self.compare_views(recording, other, harness.HEAPLINE)
 
     def test_what_is_not_there_yet_is_refused_with_a_sentence(self):
         for words in (["attach", "-p", str(os.getpid())],):
@@ -81,6 +102,102 @@ class Aarch64(harness.TestCase):
                 result = harness.run([harness.HEAPLINE, *words])
                 self.assertNotEqual(result.status, 0)
                 self.assertIn("not available on aarch64 yet", result.stderr)
+
+
+class Pools(harness.TestCase):
+    """Programs that tell of their pools by heapline.h, and link nothing of heapline."""
+
+    def test_each_pool_has_what_the_program_says(self):
+        for name in ("annotated", "annotated_fixed"):
+            for mode in MODES:
+                with self.subTest(program=name, mode=mode):
+                    result, recording = self.record_well([harness.program(name), "now"], mode)
+                    ledger = test_annotations.figures_of(result.stdout.splitlines())
+                    rows = [top_rows(recording, value) for value in ("alloc", "inuse")]
+                    found = {pool: [row[pool][key] for row in rows for key in ("flat_objects", "flat_bytes")] for pool in ledger}
+                    self.assertEqual(found, ledger)
+
+
+class LuaStacks(test_lua.Mixed):
+    """Lua and C by turns, in threads: the lines are those that a program of ours knows."""
+
+    def stacks(self, recording, value, unit):
+        # Debian's libc of aarch64 is here without the names of its own functions.
+        return {re.sub(r"^(libc[^;]*;)+", "start_thread;", stack): number
+                for stack, number in super().stacks(recording, value, unit).items()}
+
+
+class LuaProgram(harness.TestCase):
+    def test_a_leak_is_the_first_row_of_the_interpreter_of_Debian(self):
+        lua, script = interpreter("lua5.4"), self.path("leak.lua")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(test_lua.LEAK)
+        recording, said = self.path("lua.hl"), self.path("said")
+        with open(said, "w", encoding="ascii") as file:
+            file.write("leak\n\n")
+        with open(said, encoding="ascii") as file:
+            result = harness.run(harness.record_command(recording, [lua, script]), stdin=file)
+        self.assertEqual(result.status, 0, result.stderr)
+        test_lua.Interpreters.check_first(self, recording, script, "lua5.4")
+
+
+def interpreter(name):
+    path = os.path.join(os.environ.get("HL_ARM64_ROOT", "/nonexistent"), "usr/bin", name)
+    if not os.path.exists(path):
+        raise unittest.SkipTest(f"no '{name}' of aarch64")
+    return path
+
+
+class PythonLines(test_python.OracleCase):
+    """Each block of an extension against what Python says of its frames."""
+
+    SCRIPT = """
+import sys, threading
+from python_oracle import allocate, allocate_released, dump
+def inner(n):
+    allocate(n)
+    return [allocate(n + i) for i in range(3)]
+def outer(n):
+    inner(n)
+    sorted([1, 2], key=lambda value: allocate_released(300) or value)
+    return (allocate(value) for value in (500, 600))
+def work():
+    for i in range(300):
+        list(outer(i % 7))
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads:
+    thread.start()
+work()
+for thread in threads:
+    thread.join()
+dump(sys.argv[1])
+"""
+
+    def check_python(self, environment=(), mode="mem-fast"):
+        python, script, dump = interpreter("python3.11"), self.path("places.py"), self.path("dump")
+        root = os.environ["HL_ARM64_ROOT"]
+
+        def compile_by_cross_compiler(command, **options):
+            if command[0] == "cc":
+                command = ["aarch64-linux-gnu-gcc", "--sysroot=" + root, *command[1:]]
+            return run(command, **options)
+
+        run = subprocess.run
+        test_python.build_oracle.cache_clear()
+        with mock.patch.object(subprocess, "run", compile_by_cross_compiler):
+            oracle = test_python.build_oracle(python)
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(self.SCRIPT)
+        _, recording = self.record_well([python, script, dump], mode, env={"PYTHONPATH": oracle, **dict(environment)})
+        self.assert_equal_stacks(recording, harness.processes(recording)[0]["pid"], dump, 3 * 300 * 8)
+
+    def test_blocks_have_the_lines_that_the_interpreter_says(self):
+        for mode in MODES:
+            with self.subTest(mode=mode):
+                self.check_python(mode=mode)
+
+    def test_with_objects_by_malloc(self):
+        self.check_python({"PYTHONMALLOC": "malloc"})
 
 
 if __name__ == "__main__":

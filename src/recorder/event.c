@@ -125,6 +125,9 @@ uint64_t hl_event_walk_to_tag(struct hl_recorder *recorder, struct hl_thread *th
 	hl_cells_prefetch(&thread->cells, node);
 	struct hl_recall_slot *place =
 		keep ? hl_recall_keep(&thread->tables->recall, walk, kept, caller) : NULL;
+	if (HL_UNLIKELY(hl_recall_wants_room(&thread->tables->recall)))
+		hl_recall_give_room(&thread->tables->recall,
+				    hl_private_map_new(HL_RECALL_ROOM_BYTES));
 	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, node);
 	if (HL_UNLIKELY(!cell)) {
 		if (place)

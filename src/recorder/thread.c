@@ -116,6 +116,8 @@ static void give_back(struct hl_recorder *recorder, struct hl_thread *thread)
 		hl_cells_release(&thread->cells);
 		hl_recall_check_release(thread);
 		hl_script_release(thread);
+		if (thread->tables->recall.room)
+			hl_private_map_free(thread->tables->recall.room, HL_RECALL_ROOM_BYTES);
 		hl_private_map_free(thread->tables, sizeof(*thread->tables));
 		hl_private_map_free_head(thread);
 		return;

@@ -4,6 +4,53 @@
 
 #include <string.h>
 
+/* ---- where slots lie ---- */
+
+struct table {
+	struct hl_recall_slot (*slots)[HL_RECALL_WAYS];
+	uint16_t (*checks)[HL_RECALL_WAYS];
+	unsigned set_bits,
+		second_shift; /* of a hash, for the two sets that may hold a slot; one set among the slots of stacks */
+};
+
+static inline struct table table_of_stacks(struct hl_recall *recall)
+{
+	return (struct table){recall->slots, recall->checks, HL_RECALL_SET_BITS,
+			      64 - HL_RECALL_SET_BITS};
+}
+
+/* Sets of four overflow long before a table is full, and a stack of many parts is lost with one of them: in a room each has a choice of two. */
+static inline struct table table_of_parts(struct hl_recall *recall)
+{
+	return HL_LIKELY(recall->room)
+		       ? (struct table){recall->room, recall->room_checks, HL_RECALL_ROOM_BITS, 32}
+		       : table_of_stacks(recall);
+}
+
+/* The place that can hold a stack of this hash. Asks for its memory, as hl_recall_slot_at() does. */
+static inline struct hl_recall_slot *slot_in(const struct table *table, uint64_t hash)
+{
+	uint64_t set = hash >> (64 - table->set_bits);
+	uint32_t way = hl_recall_way_of(table->checks[set], hash);
+
+	if (HL_UNLIKELY(table->checks[set][way] != hl_recall_check_of(hash))) {
+		set = hash >> table->second_shift & ((UINT64_C(1) << table->set_bits) - 1);
+		way = hl_recall_way_of(table->checks[set], hash);
+	}
+	struct hl_recall_slot *slot = &table->slots[set][way];
+	__builtin_prefetch(slot);
+	__builtin_prefetch(slot->value);
+	return slot;
+}
+
+static inline uint16_t *outward_of(struct hl_recall *recall, const struct hl_recall_slot *slot)
+{
+	uintptr_t place = ((uintptr_t)slot - (uintptr_t)recall->slots) / sizeof(*slot);
+
+	return place < HL_COUNT_OF(recall->outward) ? &recall->outward[place]
+						    : &recall->room_outward[slot - recall->room[0]];
+}
+
 /* ---- finding stacks of several parts ---- */
 
 /* Whether the join of the slot is in walk->frames, with whatever node. Without a return address
@@ -61,15 +108,16 @@ static inline const struct hl_recall_slot *part_at(struct hl_recall *recall,
 						   const struct hl_recall_slot *slot,
 						   const struct hl_registers *from)
 {
-	const struct hl_recall_slot *slots = recall->slots[0];
-	uint16_t *outward = &recall->outward[slot - slots];
+	const struct table table = table_of_parts(recall);
+	uint16_t *outward = outward_of(recall, slot);
 
-	const struct hl_recall_slot *part = slots + *outward;
+	const struct hl_recall_slot *part = table.slots[0] + *outward;
 	if (HL_UNLIKELY(!hl_recall_has_frames(recall, part, from))) {
-		part = hl_recall_locate(recall, walk, from);
+		part = slot_in(&table,
+			       hl_recall_hash(recall, hl_recall_room(walk, from->sp), from));
 		if (!hl_recall_has_frames(recall, part, from))
 			return NULL;
-		*outward = (uint16_t)(part - slots);
+		*outward = (uint16_t)(part - table.slots[0]);
 	}
 	return part->bp_matters && !slot->knows_bp ? NULL : part;
 }
@@ -171,6 +219,8 @@ static uint32_t next_serial(struct hl_recall *recall)
 {
 	if (++recall->serial == 0) {
 		memset(recall->slots, 0, sizeof(recall->slots));
+		if (recall->room)
+			memset(recall->room, 0, HL_RECALL_ROOM_BYTES);
 		memset(recall->results, 0, sizeof(recall->results));
 		recall->outdated = 0;
 		recall->serial = 1;
@@ -188,19 +238,45 @@ static void put_result(struct hl_recall *recall, const struct hl_recall_slot *sl
 	results[0] = (struct hl_recall_result){slot->serial, slot->join_node, slot->tag};
 }
 
+static uint16_t *check_of(const struct table *table, const struct hl_recall_slot *place)
+{
+	return &table->checks[0][place - table->slots[0]];
+}
+
+/* For a slot that is not there yet: a place that was never used, or the next one. */
+static struct hl_recall_slot *choose_place(struct hl_recall *recall, const struct table *table,
+					   uint64_t hash)
+{
+	const uint64_t sets[] = {hash >> (64 - table->set_bits),
+				 hash >> table->second_shift &
+					 ((UINT64_C(1) << table->set_bits) - 1)};
+	uint32_t next = recall->next++;
+
+	for (uint32_t i = 0; i < HL_COUNT_OF(sets); i++)
+		for (uint32_t way = 0; way < HL_RECALL_WAYS; way++)
+			if (!table->checks[sets[i]][way])
+				return &table->slots[sets[i]][way];
+	return &table->slots[sets[next / HL_RECALL_WAYS % HL_COUNT_OF(sets)]]
+			    [next % HL_RECALL_WAYS];
+}
+
 /* Keeps the slot, whose serial follows from what was in its place. Whether its frames were.
  * *${ret_place}: where it is kept. */
-static bool put_slot(struct hl_recall *recall, uint64_t hash, struct hl_recall_slot *slot,
-		     struct hl_recall_slot **ret_place)
+static bool put_slot(struct hl_recall *recall, const struct table *table, uint64_t hash,
+		     struct hl_recall_slot *slot, struct hl_recall_slot **ret_place)
 {
-	uint64_t set = hl_recall_set_of(hash);
+	struct hl_recall_slot *place = slot_in(table, hash);
 
-	uint32_t way = hl_recall_way_of(recall, hash);
-	if (recall->checks[set][way] != hl_recall_check_of(hash))
-		way = recall->next++ % HL_RECALL_WAYS;
-	recall->checks[set][way] = hl_recall_check_of(hash);
-	struct hl_recall_slot *place = &recall->slots[set][way];
-	bool is_known = place->serial > recall->outdated && has_same_frames(place, slot);
+	uint16_t *check = check_of(table, place);
+	if (*check != hl_recall_check_of(hash)) {
+		place = choose_place(recall, table, hash);
+		check = check_of(table, place);
+	}
+	*check = hl_recall_check_of(hash);
+	bool is_used = place->serial > recall->outdated;
+	bool is_known = is_used && has_same_frames(place, slot);
+	/* The pc of a part is marked. */
+	recall->crowd += is_used && !is_known && !recall->room && slot->pc & PART_MARK;
 	slot->serial = is_known ? place->serial : next_serial(recall);
 	if (is_known && place->join_node != slot->join_node)
 		put_result(recall, place);
@@ -238,8 +314,10 @@ static const struct hl_walk_frame *keep_slot(struct hl_recall *recall, const str
 	uint16_t join_offset;
 	if (!inner || !find_offset(join->sp, at->sp, &join_offset))
 		return NULL;
+	const struct table table =
+		at->pc & PART_MARK ? table_of_parts(recall) : table_of_stacks(recall);
 	uint64_t hash = learn_shape(recall, at, hl_recall_room(walk, at->sp), innermost, inner);
-	hl_recall_slot_at(recall, hash); /* its memory comes while the rest is done */
+	slot_in(&table, hash); /* its memory comes while the rest is done */
 	struct hl_recall_slot slot = {
 		.pc = at->pc,
 		.sp = at->sp,
@@ -261,7 +339,8 @@ static const struct hl_walk_frame *keep_slot(struct hl_recall *recall, const str
 	/* In a frame that a signal interrupted, the lookup pc is not a return address minus one. */
 	uint64_t return_address = (join->key & HL_FRAME_PC_MASK) + 1;
 	slot.join_ra = find_value(&slot, return_address) & 15u;
-	*ret_part = put_slot(recall, hash, &slot, ret_place) && slot.join_ra < HL_RECALL_WORDS;
+	*ret_part =
+		put_slot(recall, &table, hash, &slot, ret_place) && slot.join_ra < HL_RECALL_WORDS;
 	return join;
 }
 

@@ -18,7 +18,8 @@
  *		at leads to it. A wrong guess costs a walk, no more.
  *	part	a slot that begins at the join of another: it stands in for walk->frames where those
  *		are of another stack by now. Up to HL_RECALL_PARTS of them lead to a frame of the
- *		walk that is unchanged.
+ *		walk that is unchanged. Parts lie among the slots of stacks, and in a room, a table
+ *		of their own, once they crowd them.
  *	result	what a slot's frames make of the node at their join: the node of the innermost of
  *		them, or the tag of the stack. The last one is in the slot, those before it in a
  *		table.
@@ -45,6 +46,8 @@
 #define HL_RECALL_RENEWAL     256u /* one of 256 stacks that parts lead to is walked all the same */
 #define HL_RECALL_WAYS	      4u
 #define HL_RECALL_SET_BITS    8
+#define HL_RECALL_ROOM_BITS   9	    /* sets of a room */
+#define HL_RECALL_CROWD	      1024u /* parts that took the place of something before there is a room */
 #define HL_RECALL_HEAD_BITS   12
 #define HL_RECALL_SHAPE_BITS  12
 #define HL_RECALL_RESULT_BITS 11 /* pairs */
@@ -101,8 +104,13 @@ struct hl_recall {
 	 * cannot be predicted. */
 	_Alignas(8) uint16_t checks[1u << HL_RECALL_SET_BITS][HL_RECALL_WAYS];
 	struct hl_recall_slot slots[1u << HL_RECALL_SET_BITS][HL_RECALL_WAYS];
-	/* By its number, the one that began last at the join of each slot: a guess. */
+	/* By its number, the part that began last at the join of each slot: a guess. */
 	uint16_t outward[HL_RECALL_WAYS << HL_RECALL_SET_BITS];
+	/* NULL: there is no room. */
+	struct hl_recall_slot (*room)[HL_RECALL_WAYS];
+	uint32_t crowd;
+	_Alignas(8) uint16_t room_checks[1u << HL_RECALL_ROOM_BITS][HL_RECALL_WAYS];
+	uint16_t room_outward[HL_RECALL_WAYS << HL_RECALL_ROOM_BITS];
 	/* By pc and sp, the slot of the last stack that hl_recall_guess() was asked for. */
 	uint16_t recent[1u << HL_RECALL_RECENT_BITS];
 };
@@ -116,6 +124,21 @@ struct hl_recall {
  */
 struct hl_recall_slot *hl_recall_keep(struct hl_recall *recall, const struct hl_walk *walk,
 				      uint32_t kept, const struct hl_registers *at);
+
+/* Whether parts take each other's places, and those of stacks. */
+static inline bool hl_recall_wants_room(const struct hl_recall *recall)
+{
+	return recall->crowd >= HL_RECALL_CROWD;
+}
+
+/* Gives parts a room: HL_RECALL_ROOM_BYTES, which are zero and stay; NULL: there is no memory, and it is wanted again later. */
+#define HL_RECALL_ROOM_BYTES \
+	((HL_RECALL_WAYS << HL_RECALL_ROOM_BITS) * sizeof(struct hl_recall_slot))
+static inline void hl_recall_give_room(struct hl_recall *recall, void *room)
+{
+	recall->room = room;
+	recall->crowd = 0;
+}
 
 /* Its stack has no tag. */
 static inline void hl_recall_drop(struct hl_recall_slot *slot)
@@ -191,11 +214,10 @@ static inline uint16_t hl_recall_check_of(uint64_t hash)
 	return (uint16_t)(hash >> 16);
 }
 
-/* The way of the set that can hold a stack of this hash. */
-static inline uint32_t hl_recall_way_of(const struct hl_recall *recall, uint64_t hash)
+/* The way of the set with these ${checks} that can hold a stack of this hash. */
+static inline uint32_t hl_recall_way_of(const uint16_t checks[HL_RECALL_WAYS], uint64_t hash)
 {
 	static_assert(HL_RECALL_WAYS == 4, "three comparisons");
-	const uint16_t *checks = recall->checks[hl_recall_set_of(hash)];
 	uint16_t check = hl_recall_check_of(hash);
 	uint32_t first = checks[1] == check, second = checks[2] == check,
 		 third = checks[3] == check;
@@ -234,8 +256,9 @@ static inline uint64_t hl_recall_hash(struct hl_recall *recall, uint64_t room,
 static inline const struct hl_recall_slot *hl_recall_slot_at(const struct hl_recall *recall,
 							     uint64_t hash)
 {
+	uint64_t set = hl_recall_set_of(hash);
 	const struct hl_recall_slot *slot =
-		&recall->slots[hl_recall_set_of(hash)][hl_recall_way_of(recall, hash)];
+		&recall->slots[set][hl_recall_way_of(recall->checks[set], hash)];
 
 	__builtin_prefetch(slot);
 	__builtin_prefetch(slot->value);

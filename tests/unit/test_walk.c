@@ -215,6 +215,32 @@ static void stacks_that_come_again_are_recalled(void **state)
 	assert_true(hl_walk_is_own(&walk, (uint64_t)__builtin_frame_address(0)));
 }
 
+/* Has the stack begin elsewhere, so that it shares no part with one of other ${bytes}. */
+static NOINLINE void go_from(unsigned bytes, unsigned depth)
+{
+	volatile char *room = __builtin_alloca(bytes);
+
+	room[0] = 1;
+	go_left(depth);
+	sink = sink + (unsigned)room[0];
+}
+
+/* Each of these stacks takes four slots: together more than there are without a room. */
+static void many_stacks_are_recalled_with_a_room_for_their_parts(void **state)
+{
+	enum { STACKS = 300, TWENTY_FRAMES = 1 << 18 };
+
+	(void)state;
+	for (unsigned round = 0; round < 20; round++) {
+		recalls = 0;
+		for (volatile unsigned i = 0; i < STACKS; i++)
+			go_from(16 * (i + 1), TWENTY_FRAMES + i * 181);
+	}
+	assert_all_equal(20 * STACKS);
+	assert_true(has_room);
+	assert_in_range(recalls, STACKS / 2, STACKS);
+}
+
 /* Calls ${function} with a number in rbp, as code without frame pointers may. */
 __attribute__((naked)) static void call_with_number(void (*function)(unsigned)
 							    __attribute__((unused)),
@@ -471,6 +497,7 @@ int main(void)
 		WALK_TEST(frames_of_libc_are_walked),
 		WALK_TEST(coroutines_are_walked_to_their_start),
 		WALK_TEST(stacks_that_come_again_are_recalled),
+		WALK_TEST(many_stacks_are_recalled_with_a_room_for_their_parts),
 		WALK_TEST(long_chains_that_come_in_turn_are_recalled_part_by_part),
 		WALK_TEST(stacks_left_by_longjmp_are_not_recalled_wrongly),
 		WALK_TEST(stacks_that_are_unmapped_and_mapped_again_are_never_read),

@@ -13,6 +13,7 @@ struct hl_unwind unwinder;
 struct hl_walk walk;
 static struct hl_recall recall;
 unsigned recalls;
+bool has_room;
 struct reference reference;
 uint32_t module_id = 1;
 struct hl_cfi_section debug_frame;
@@ -176,6 +177,11 @@ static bool is_recalled_right(uint64_t recalled, const struct hl_registers *at)
 	struct hl_recall_slot *place = hl_recall_keep(&recall, &walk, kept, at);
 	if (place)
 		place->tag = tag_of(&walk);
+	if (hl_recall_wants_room(&recall)) {
+		static _Alignas(128) char room[HL_RECALL_ROOM_BYTES];
+		hl_recall_give_room(&recall, room);
+		has_room = true;
+	}
 	return true;
 }
 

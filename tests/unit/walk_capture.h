@@ -41,6 +41,7 @@ extern volatile unsigned sink;
 
 /* How many of the captures that are compared were recalled, too. */
 extern unsigned recalls;
+extern bool has_room; /* for parts of recalled stacks */
 
 /* What the last capture returned, and how often captures differed from libgcc's stack. */
 extern uint32_t kept;

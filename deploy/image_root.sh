@@ -41,7 +41,7 @@ install -d -m 1777 "$root/tmp" "$root/out"
 cp -L "$program" "$root/usr/bin/heapline"
 # All verbs but 'record'. Beside the program it is found first.
 verbs=$(find_verbs)
-cp -L "$verbs" "$root/usr/bin/heapline-verbs.so"
+install -m 644 "$verbs" "$root/usr/bin/heapline-verbs.so"
 strip "$root/usr/bin/heapline" "$root/usr/bin/heapline-verbs.so" 2>/dev/null || :
 opened=$(find_opened)
 # shellcheck disable=SC2086 # paths without spaces

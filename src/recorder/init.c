@@ -9,7 +9,10 @@
 #include "recorder/start.h"
 #include "recorder/sys.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <link.h>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
@@ -25,11 +28,98 @@ static void note_interpreters(void)
 		look();
 }
 
+/*
+ * ---- sanitizers ----
+ *
+ * They have to begin before their functions are called, among which are those of libc, and AddressSanitizer wants to be first among
+ * libraries. `heapline record` refuses such programs; one that a recorded program runs is started again without the recorder. Until
+ * then nothing of libc may be called that a sanitizer replaces.
+ */
+
+static bool begins_with(const char *name, const char *prefix)
+{
+	for (; *prefix && *prefix == *name; prefix++)
+		name++;
+	return !*prefix;
+}
+
+/* What follows the last '/' before ${end}, or before the end of the text. */
+static const char *file_name(const char *path, const char *end)
+{
+	const char *name = path;
+
+	for (; path != end && *path; path++)
+		if (*path == '/')
+			name = path + 1;
+	return name;
+}
+
+/* By what no allocator has besides malloc (see collector/examine.c), or by the library. */
+static bool has_sanitizer(void)
+{
+	const struct link_map *map = _r_debug.r_map;
+	struct hl_exports program = hl_exports_of(map->l_ld, map->l_addr);
+	bool found = hl_exports_find(&program, "malloc") && hl_exports_find(&program, "signal") &&
+		     hl_exports_find(&program, "sigaction");
+
+	for (; map && !found; map = map->l_next) {
+		const char *name = file_name(map->l_name, NULL);
+		found = begins_with(name, "libasan.so") || begins_with(name, "libclang_rt.asan");
+	}
+	return found;
+}
+
+/* Takes the recorder out of a list of libraries; false: the list does not have it. */
+static bool leave_list(char *list)
+{
+	const char *own = file_name(hl_libc_own_path(), NULL);
+
+	for (char *name = list, *end; *name; name = *end ? end + 1 : end) {
+		for (end = name; *end && *end != ':' && *end != ' ';)
+			end++;
+		const char *file = file_name(name, end), *same = own;
+		for (; file != end && *file == *same; file++)
+			same++;
+		if (file != end || *same)
+			continue;
+		end += *end != '\0';
+		do
+			*name++ = *end;
+		while (*end++);
+		return true;
+	}
+	return false;
+}
+
+static void start_without_recorder(char **argv, char **environment)
+{
+	static const char variable[] = "LD_PRELOAD=";
+	char path[PATH_MAX];
+	bool has_left = false;
+
+	for (char **entry = environment; *entry && !has_left; entry++)
+		has_left =
+			begins_with(*entry, variable) && leave_list(*entry + sizeof(variable) - 1);
+	long length = hl_sys6(SYS_readlinkat, AT_FDCWD, (long)"/proc/self/exe", (long)path,
+			      sizeof(path) - 1, 0, 0);
+	/* Whoever names the loader as the program, runs that. */
+	if (!has_left || length <= 0 || !getauxval(AT_BASE))
+		return;
+	path[length] = '\0';
+	HL_SYS(SYS_execve, path, argv, environment);
+}
+
 /* glibc hands constructors what main() gets; environ itself may not be set yet. */
 static __attribute__((constructor)) void start(int argc, char **argv, char **environment)
 {
 	(void)argc;
-	if (!hl_libc_resolve() || !hl_libc_is_known())
+	if (!hl_libc_is_known())
+		return;
+	if (has_sanitizer()) {
+		start_without_recorder(argv, environment);
+		return;
+	}
+	if (!hl_libc_resolve())
 		return;
 	hl_kin_keep_arguments(argv, environment);
 	hl_objects_hooks = (struct hl_objects_hooks){&hl_hooks_objects, &hl_hooks_arenas};

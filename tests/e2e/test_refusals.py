@@ -122,19 +122,33 @@ class Programs(Refusals):
     def test_a_program_with_addresssanitizer_is_not_recorded(self):
         self.assert_not_recorded([harness.program("hello_asan")], "AddressSanitizer|malloc")
 
-    def test_a_program_that_a_sanitizer_is_linked_into_is_not_recorded(self):
-        """By name, or by what no allocator has."""
-        compiler, built = harness.need("gcc"), 0
+    def with_sanitizers(self):
+        """Programs into which one is linked: those whose libraries are installed."""
+        compiler, built = harness.need("gcc"), []
         for name, library in ("address", "asan"), ("leak", "lsan"), ("thread", "tsan"):
             program = self.path(f"with_{library}")
             command = [compiler, f"-fsanitize={name}", f"-static-lib{library}", os.path.join(harness.SOURCES, "hello.c"), "-o", program]
-            if subprocess.run(command, capture_output=True, check=False).returncode:
-                continue  # its library is not installed
-            built += 1
-            with self.subTest(name):
-                self.assert_not_recorded([program], "a sanitizer is linked into it|AddressSanitizer")
+            if not subprocess.run(command, capture_output=True, check=False).returncode:
+                built.append(program)
         if not built:
             self.skipTest("no sanitizer's library can be linked")
+        return built
+
+    def test_a_program_that_a_sanitizer_is_linked_into_is_not_recorded(self):
+        """By name, or by what no allocator has."""
+        for program in self.with_sanitizers():
+            with self.subTest(program):
+                self.assert_not_recorded([program], "a sanitizer is linked into it|AddressSanitizer")
+
+    def test_a_child_with_a_sanitizer_runs_as_without_recorder_and_is_counted(self):
+        for program in [*self.with_sanitizers(), harness.program("hello_asan")]:
+            with self.subTest(program):
+                command = [program, "a b", ""]
+                alone = harness.run(command)
+                result, recording = self.record(["sh", "-c", '"$@"; exit $?', "sh", *command])
+                self.assertEqual((result.stdout, result.status), (alone.stdout, alone.status), result.stderr)
+                self.assertIn("1 child ran unrecorded", result.stderr)
+                self.assertEqual(harness.info(recording)["lost"]["unrecorded_children"], 1)
 
     def test_a_setuid_program_is_not_recorded(self):
         harness.need_root()

@@ -171,7 +171,7 @@ bool hl_seccomp_permits(const struct sock_filter *filter, size_t count,
 
 /* ---- filters of this process ---- */
 
-_Atomic uint32_t hl_seccomp_noted;
+_Atomic uint32_t hl_seccomp_noted, hl_seccomp_calling;
 
 /* In ordinary memory, which forked children inherit as they do filters. One after another. */
 #define CODE_MAX    8192u
@@ -180,42 +180,42 @@ static struct sock_filter code[CODE_MAX];
 static uint32_t ends[FILTERS_MAX];
 static _Atomic uint32_t noting;
 
-static uint32_t note(const struct sock_filter *filter, size_t count)
+static bool keep(const struct sock_filter *filter, size_t count, uint32_t before)
 {
-	uint32_t before = atomic_load(&hl_seccomp_noted);
 	size_t start = before && before <= FILTERS_MAX ? ends[before - 1] : 0;
 
 	if (!filter || before >= FILTERS_MAX || count > CODE_MAX - start)
-		return HL_SECCOMP_NONE_IS_PERMITTED;
+		return false;
 	memcpy(&code[start], filter, count * sizeof(*filter));
 	ends[before] = (uint32_t)(start + count);
 	/* Whoever sees the number sees the filter. Another thread may have said meanwhile that none is permitted. */
-	uint32_t seen = before;
-	return atomic_compare_exchange_strong(&hl_seccomp_noted, &seen, before + 1)
-		       ? before
-		       : HL_SECCOMP_NONE_IS_PERMITTED;
+	return atomic_compare_exchange_strong(&hl_seccomp_noted, &before, before + 1);
 }
 
-uint32_t hl_seccomp_note(const struct sock_filter *filter, size_t count)
+struct hl_seccomp_change hl_seccomp_note(const struct sock_filter *filter, size_t count)
 {
-	uint32_t before = HL_SECCOMP_NONE_IS_PERMITTED;
+	uint32_t before, after;
+	bool is_kept = false;
 
 	/* A thread that notes one now may be interrupted: nobody waits for it. */
 	if (!atomic_exchange(&noting, 1)) {
-		before = note(filter, count);
+		before = atomic_load(&hl_seccomp_noted);
+		is_kept = keep(filter, count, before);
 		atomic_store(&noting, 0);
+		if (is_kept)
+			return (struct hl_seccomp_change){before, before + 1};
 	}
-	if (before == HL_SECCOMP_NONE_IS_PERMITTED)
-		atomic_store(&hl_seccomp_noted, before);
-	return before;
+	before = atomic_load(&hl_seccomp_noted);
+	do
+		after = before < HL_SECCOMP_NONE_IS_PERMITTED ? HL_SECCOMP_NONE_IS_PERMITTED
+							      : before + 1;
+	while (!atomic_compare_exchange_weak(&hl_seccomp_noted, &before, after));
+	return (struct hl_seccomp_change){before, after};
 }
 
-void hl_seccomp_forget(uint32_t before)
+bool hl_seccomp_forget(struct hl_seccomp_change change)
 {
-	uint32_t noted = before + 1;
-
-	if (before != HL_SECCOMP_NONE_IS_PERMITTED)
-		atomic_compare_exchange_strong(&hl_seccomp_noted, &noted, before);
+	return atomic_compare_exchange_strong(&hl_seccomp_noted, &change.after, change.before);
 }
 
 bool hl_seccomp_ask(long number, long a, long b, long c, long d, long e, long f)
@@ -228,7 +228,7 @@ bool hl_seccomp_ask(long number, long a, long b, long c, long d, long e, long f)
 			 (uint64_t)f},
 	};
 
-	if (count == HL_SECCOMP_NONE_IS_PERMITTED)
+	if (count >= HL_SECCOMP_NONE_IS_PERMITTED)
 		return false;
 	for (uint32_t i = 0; i < count; start = ends[i++])
 		if (!hl_seccomp_permits(&code[start], ends[i] - start, &call))

@@ -26,22 +26,51 @@ bool hl_seccomp_permits(const struct sock_filter *filter, size_t count,
 
 /* ---- filters of this process ---- */
 
-/* How many there are. What one thread alone has installed counts for all. */
+/* How many there are. What one thread alone has installed counts for all. From HL_SECCOMP_NONE_IS_PERMITTED on: no call is permitted. */
 extern HL_HIDDEN _Atomic uint32_t hl_seccomp_noted;
-#define HL_SECCOMP_NONE_IS_PERMITTED UINT32_MAX
+#define HL_SECCOMP_NONE_IS_PERMITTED UINT32_C(0x80000000)
+
+/* Of hl_seccomp_noted. */
+struct hl_seccomp_change {
+	uint32_t before, after;
+};
 
 /*
  * Before the kernel is told of a filter: notes a copy of it. NULL, or one for which there is no room: from here on no call is
- * permitted. Returns what hl_seccomp_forget() takes when the kernel has refused the filter. Thread-safe, async-signal-safe.
+ * permitted. Thread-safe, async-signal-safe.
  */
-uint32_t hl_seccomp_note(const struct sock_filter *filter, size_t count);
-void hl_seccomp_forget(uint32_t before);
+struct hl_seccomp_change hl_seccomp_note(const struct sock_filter *filter, size_t count);
+
+/* The kernel has refused the filter. False: another one has come since, and this one is asked as well. */
+bool hl_seccomp_forget(struct hl_seccomp_change change);
 
 bool hl_seccomp_ask(long number, long a, long b, long c, long d, long e, long f);
 
 /* Whether this process may make the call. */
 static inline bool hl_seccomp_may_call(long number, long a, long b, long c, long d, long e, long f)
 {
-	return HL_LIKELY(!atomic_load_explicit(&hl_seccomp_noted, memory_order_relaxed)) ||
+	return HL_LIKELY(!atomic_load(&hl_seccomp_noted)) ||
 	       hl_seccomp_ask(number, a, b, c, d, e, f);
+}
+
+/*
+ * Calls that are being made. Sequentially consistent, as is the number of filters: a thread that has not seen a filter, and may be
+ * preempted before its call, is seen here by whoever has noted that filter. A call that a signal handler has left by longjmp(), or
+ * that another thread was making at a fork, is counted for good.
+ */
+extern HL_HIDDEN _Atomic uint32_t hl_seccomp_calling;
+
+/* Whether this process may make the call; then hl_seccomp_leave() is to follow it. */
+static inline bool hl_seccomp_enter(long number, long a, long b, long c, long d, long e, long f)
+{
+	atomic_fetch_add(&hl_seccomp_calling, 1);
+	if (hl_seccomp_may_call(number, a, b, c, d, e, f))
+		return true;
+	atomic_fetch_sub(&hl_seccomp_calling, 1);
+	return false;
+}
+
+static inline void hl_seccomp_leave(void)
+{
+	atomic_fetch_sub(&hl_seccomp_calling, 1);
 }

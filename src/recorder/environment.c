@@ -117,7 +117,14 @@ static size_t preload_bytes(const char *list)
 	return (bytes + sizeof(char *) - 1) & ~(sizeof(char *) - 1);
 }
 
-size_t hl_environment_room(char *const *environment)
+static char *token_for(bool withholds)
+{
+	static char none[] = HL_ENV_TOKEN "=";
+
+	return withholds ? none : token_entry;
+}
+
+size_t hl_environment_room(char *const *environment, bool withholds)
 {
 	const char *list = hl_environment_value(environment, PRELOAD);
 
@@ -126,7 +133,7 @@ size_t hl_environment_room(char *const *environment)
 	    (list && (strstr(list, "asan") || strstr(list, "tsan") || strstr(list, "lsan"))))
 		return 0;
 	if (list && is_first(list) && has(environment, socket_entry) &&
-	    has(environment, token_entry))
+	    has(environment, token_for(withholds)))
 		return 0;
 	size_t count = 0;
 	while (environment && environment[count])
@@ -155,7 +162,8 @@ static void write_preload(char *entry, const char *list)
 		strcat(entry, list);
 }
 
-char *const *hl_environment_complete(char *const *environment, void *room, size_t bytes)
+char *const *hl_environment_complete(char *const *environment, bool withholds, void *room,
+				     size_t bytes)
 {
 	const char *list = hl_environment_value(environment, PRELOAD);
 
@@ -167,7 +175,7 @@ char *const *hl_environment_complete(char *const *environment, void *room, size_
 	write_preload(room, list);
 	complete[0] = room;
 	complete[1] = socket_entry;
-	complete[2] = token_entry;
+	complete[2] = token_for(withholds);
 	for (; environment && *environment && count < limit; environment++)
 		if (!is_one_of_three(*environment))
 			complete[count++] = *environment;

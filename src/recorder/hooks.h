@@ -113,6 +113,18 @@ void hl_objects_call(hl_objects_allocator_fn *function, int number,
 /* Told of the functions that the hooks take the places of, before they do. */
 void hl_objects_take(const struct hl_objects_allocator *real);
 
+/* ---- filters ---- */
+
+/*
+ * Before a child by vfork() becomes another program, or ends: what filters it has installed is not its parent's business. What is
+ * returned is for hl_filters_return(), should the exec fail. Cheap where there are none.
+ */
+bool hl_filters_leave(void);
+void hl_filters_return(bool left);
+
+/* Whether the program that the child becomes would be killed on its way to the collector. */
+bool hl_filters_withhold(void);
+
 /* ---- pools ---- */
 
 /* What programs tell of their pools, by heapline.h: pieces of memory that no allocator knows. */

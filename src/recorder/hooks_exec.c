@@ -50,7 +50,9 @@ static int make(const struct call *call, char *const *environment)
 		return error;
 	}
 	struct hl_kin_exec exec = hl_kin_begin_exec(call->path, call->fd);
+	bool left = hl_filters_leave();
 	int result = call->make(call, environment);
+	hl_filters_return(left);
 	hl_kin_fail_exec(exec);
 	return result;
 }
@@ -98,11 +100,12 @@ static void unmap_after_exec(void *room, size_t bytes)
 static int make_with(const struct call *call, char *const *environment)
 {
 	hl_libc_resolve();
-	size_t bytes = hl_kin_are_followed() ? hl_environment_room(environment) : 0;
+	bool withholds = hl_filters_withhold();
+	size_t bytes = hl_kin_are_followed() ? hl_environment_room(environment, withholds) : 0;
 	bool large = bytes > STACK_BYTES_MAX;
 	void *room = large ? map_for_exec(bytes) : bytes ? alloca(bytes) : NULL;
-	int result =
-		make(call, room ? hl_environment_complete(environment, room, bytes) : environment);
+	int result = make(call, room ? hl_environment_complete(environment, withholds, room, bytes)
+				     : environment);
 	/* Rather unrecorded than not at all. */
 	if (room && (call->is_spawn ? result : errno) == E2BIG)
 		result = make(call, environment);
@@ -259,6 +262,7 @@ hl_hooks_exec_by_number(long number, long a, long b, long c, long d, long e)
 static _Noreturn void end_with(void (*real)(int), int status)
 {
 	hl_kin_keep_title();
+	hl_filters_leave();
 	if (real)
 		real(status);
 	for (;;)
@@ -328,11 +332,11 @@ static struct loan lend_environment(void)
 	struct loan loan = {.own = environ};
 
 	if (hl_libc_resolve() && alone && hl_kin_are_followed())
-		loan.bytes = hl_environment_room(environ);
+		loan.bytes = hl_environment_room(environ, false);
 	loan.room = loan.bytes ? map_room(loan.bytes) : NULL;
 	if (loan.room)
 		environ = loan.lent =
-			(char **)hl_environment_complete(loan.own, loan.room, loan.bytes);
+			(char **)hl_environment_complete(loan.own, false, loan.room, loan.bytes);
 	return loan;
 }
 

@@ -97,19 +97,91 @@ static void forbid_clock(void)
 /* A call that installs a filter. */
 struct installing {
 	uint64_t flags;
-	uint32_t before;  /* for hl_seccomp_forget(), or NOT_NOTED */
-	bool is_first;	  /* none was seen before */
-	bool is_harmless; /* what the recorder needs is permitted */
+	bool is_noted;
+	struct hl_seccomp_change change; /* if it is */
+	bool is_first;			 /* none was seen before */
+	bool is_harmless;		 /* what the recorder needs is permitted */
+	bool is_of_child;		 /* by vfork() */
 };
 
-#define NOT_NOTED (HL_SECCOMP_NONE_IS_PERMITTED - 1)
+/* ---- of a child by vfork() ---- */
+
+#ifdef HL_ATTACHED
+/* The image does not see its end: what the child forbids itself is forbidden to its parent, too. */
+static bool is_child(const struct hl_recorder *recorder)
+{
+	(void)recorder;
+	return false;
+}
+
+static void keep_for_child(const struct hl_seccomp_change *change)
+{
+	(void)change;
+}
+#else
+/*
+ * It runs in its parent's memory and on its thread: what it has noted there is taken back when it runs a program or ends. Where
+ * neither comes by here, as when it is killed, the next child of that thread does so.
+ */
+static __thread struct {
+	bool is_set;
+	struct hl_seccomp_change change;
+	bool withholds; /* the way to the collector from its program */
+} of_child __attribute__((tls_model("initial-exec")));
+
+static bool is_child(const struct hl_recorder *recorder)
+{
+	long pid = HL_SYS(SYS_getpid, 0, 0, 0);
+
+	return pid > 0 && pid != recorder->region.header->pid;
+}
+
+static void keep_for_child(const struct hl_seccomp_change *change)
+{
+	bool is_more = of_child.is_set;
+
+	if (!is_more)
+		of_child.change.before = change->before;
+	of_child.change.after = change->after;
+	of_child.withholds = (is_more && of_child.withholds) || !hl_connect_may_start();
+	of_child.is_set = true;
+}
+
+bool hl_filters_withhold(void)
+{
+	return of_child.is_set && of_child.withholds;
+}
+
+bool hl_filters_leave(void)
+{
+	bool is_taken_back = of_child.is_set && hl_seccomp_forget(of_child.change);
+
+	of_child.is_set = false;
+	return is_taken_back;
+}
+
+void hl_filters_return(bool left)
+{
+	uint32_t before = of_child.change.before;
+
+	if (!left)
+		return;
+	if (!atomic_compare_exchange_strong(&hl_seccomp_noted, &before, of_child.change.after))
+		hl_seccomp_note(NULL, 0);
+	of_child.is_set = true;
+}
+#endif
+
+/* ---- before and after the kernel ---- */
 
 static void note(struct installing *installing, const struct sock_filter *filter, size_t count)
 {
 	struct hl_recorder *recorder = hl_recorder;
+	bool is_running = hl_recorder_is_running(recorder);
 
 	installing->is_harmless = filter && permits_all(filter, count);
-	if (hl_recorder_is_running(recorder)) {
+	installing->is_of_child = is_running && is_child(recorder);
+	if (is_running && !installing->is_of_child) {
 		/* Before heapline can see that there is one. */
 		installing->is_first =
 			!(atomic_fetch_or(&recorder->region.header->flags, HL_REGION_FILTER_SEEN) &
@@ -117,7 +189,8 @@ static void note(struct installing *installing, const struct sock_filter *filter
 		if (!installing->is_harmless)
 			prepare(recorder);
 	}
-	installing->before = hl_seccomp_note(filter, count);
+	installing->change = hl_seccomp_note(filter, count);
+	installing->is_noted = true;
 }
 
 static bool is_readable(uint64_t start, uint64_t bytes)
@@ -144,19 +217,22 @@ static void note_program(struct installing *installing, uint64_t address)
 	}
 }
 
-/* Other threads that have just looked whether a call is permitted may make it before the kernel takes the filter, which itself may
- * forbid to sleep. */
+#define WAITS_MAX 100u
+
+/* Other threads that have looked whether a call is permitted make it before the kernel takes the filter, which itself may forbid to
+ * sleep. Those that wait in the kernel are safe there, and cannot be told apart: nobody waits for long. */
 static void wait_for_others(void)
 {
-	static const struct timespec a_little = {.tv_nsec = 2000000};
+	static const struct timespec a_little = {.tv_nsec = 1000000};
 
-	hl_machine_call(SYS_nanosleep, (long)&a_little, 0, 0, 0, 0, 0);
+	for (unsigned i = 0; i < WAITS_MAX && atomic_load(&hl_seccomp_calling); i++)
+		hl_machine_call(SYS_nanosleep, (long)&a_little, 0, 0, 0, 0, 0);
 }
 
 /* The arguments of seccomp(2). */
 static struct installing begin(uint64_t operation, uint64_t flags, uint64_t program)
 {
-	struct installing installing = {.flags = flags, .before = NOT_NOTED};
+	struct installing installing = {.flags = flags};
 
 	if (operation == SECCOMP_SET_MODE_STRICT) {
 		note(&installing, strict, HL_COUNT_OF(strict));
@@ -164,8 +240,7 @@ static struct installing begin(uint64_t operation, uint64_t flags, uint64_t prog
 	} else if (operation == SECCOMP_SET_MODE_FILTER) {
 		bool may_sleep = hl_seccomp_may_call(SYS_nanosleep, 0, 0, 0, 0, 0, 0);
 		note_program(&installing, program);
-		if (flags & SECCOMP_FILTER_FLAG_TSYNC && installing.before != NOT_NOTED &&
-		    may_sleep)
+		if (flags & SECCOMP_FILTER_FLAG_TSYNC && installing.is_noted && may_sleep)
 			wait_for_others();
 	}
 	return installing;
@@ -187,17 +262,24 @@ static void end(const struct installing *installing, long result)
 	bool is_number_of_thread = installing->flags & SECCOMP_FILTER_FLAG_TSYNC &&
 				   !(installing->flags & SECCOMP_FILTER_FLAG_NEW_LISTENER);
 
-	if (installing->before == NOT_NOTED)
+	if (!installing->is_noted)
 		return;
 	if (result < 0 || (result > 0 && is_number_of_thread)) {
-		hl_seccomp_forget(installing->before);
-		if (installing->is_first && hl_recorder_is_running(recorder))
+		bool is_forgotten = hl_seccomp_forget(installing->change);
+		if (is_forgotten && installing->is_first && hl_recorder_is_running(recorder))
 			atomic_fetch_and(&recorder->region.header->flags, ~HL_REGION_FILTER_SEEN);
 		return;
 	}
+	if (installing->is_of_child) {
+		keep_for_child(&installing->change);
+		return;
+	}
 	keep_from_programs();
-	if (hl_recorder_is_running(recorder) && !installing->is_harmless)
-		atomic_fetch_or(&recorder->region.header->flags, HL_REGION_FILTERED);
+	/* Another one that was refused meanwhile may have taken the first flag away. */
+	if (hl_recorder_is_running(recorder))
+		atomic_fetch_or(&recorder->region.header->flags,
+				HL_REGION_FILTER_SEEN |
+					(installing->is_harmless ? 0u : HL_REGION_FILTERED));
 }
 
 static struct installing begin_prctl(uint64_t option, uint64_t a, uint64_t b)
@@ -205,7 +287,7 @@ static struct installing begin_prctl(uint64_t option, uint64_t a, uint64_t b)
 	if (option == PR_SET_TSC && a == PR_TSC_SIGSEGV)
 		forbid_clock();
 	if (option != PR_SET_SECCOMP)
-		return (struct installing){.before = NOT_NOTED};
+		return (struct installing){0};
 	return begin(a == SECCOMP_MODE_STRICT	? SECCOMP_SET_MODE_STRICT
 		     : a == SECCOMP_MODE_FILTER ? SECCOMP_SET_MODE_FILTER
 						: UINT64_MAX,

@@ -94,8 +94,9 @@ void hl_environment_keep(char *const *environment, const char *recorder, const c
 /*
  * Bytes that hl_environment_complete() needs. 0: ${environment} is complete, or must be left alone,
  * because it belongs to another recording or preloads a sanitizer, which refuses to come second.
+ * ${withholds}: the program is to find no way to the collector.
  */
-size_t hl_environment_room(char *const *environment);
+size_t hl_environment_room(char *const *environment, bool withholds);
 
 /*
  * ${environment} with what is missing, made in the ${bytes} of ${room}, which is aligned as a
@@ -103,7 +104,8 @@ size_t hl_environment_room(char *const *environment);
  * then what stood there. Nothing is written beyond ${room} even where another thread adds to
  * ${environment} meanwhile. Both functions are async-signal-safe and allocate nothing.
  */
-char *const *hl_environment_complete(char *const *environment, void *room, size_t bytes);
+char *const *hl_environment_complete(char *const *environment, bool withholds, void *room,
+				     size_t bytes);
 
 /* ---- kin ---- */
 

@@ -20,9 +20,11 @@
 
 static inline long hl_sys6(long number, long a, long b, long c, long d, long e, long f)
 {
-	if (!hl_seccomp_may_call(number, a, b, c, d, e, f))
+	if (!hl_seccomp_enter(number, a, b, c, d, e, f))
 		return -EPERM;
-	return hl_machine_call(number, a, b, c, d, e, f);
+	long result = hl_machine_call(number, a, b, c, d, e, f);
+	hl_seccomp_leave();
+	return result;
 }
 
 /* For hl_clock_ns(), where some milliseconds do not matter. libc reads it without a system call and without the

@@ -24,11 +24,13 @@
  */
 bool hl_memory_page_is_readable(uint64_t page)
 {
-	if (!hl_seccomp_may_call(SYS_rt_sigprocmask, INVALID_HOW, (long)page, 0, KERNEL_SET_BYTES,
-				 0, 0))
+	if (!hl_seccomp_enter(SYS_rt_sigprocmask, INVALID_HOW, (long)page, 0, KERNEL_SET_BYTES, 0,
+			      0))
 		return false;
-	return hl_machine_call(SYS_rt_sigprocmask, INVALID_HOW, (long)page, 0, KERNEL_SET_BYTES, 0,
-			       0) == -EINVAL;
+	long result = hl_machine_call(SYS_rt_sigprocmask, INVALID_HOW, (long)page, 0,
+				      KERNEL_SET_BYTES, 0, 0);
+	hl_seccomp_leave();
+	return result == -EINVAL;
 }
 
 bool hl_memory_object_is_readable(uint64_t address, uint32_t bytes)
@@ -46,11 +48,13 @@ bool hl_memory_has_number(uint64_t address, uint32_t number)
 {
 	const struct timespec no_time = {0};
 
-	if (!hl_seccomp_may_call(SYS_futex, (long)address, FUTEX_WAIT | FUTEX_PRIVATE_FLAG,
-				 (long)number, (long)&no_time, 0, 0))
+	if (!hl_seccomp_enter(SYS_futex, (long)address, FUTEX_WAIT | FUTEX_PRIVATE_FLAG,
+			      (long)number, (long)&no_time, 0, 0))
 		return false;
-	return hl_machine_call(SYS_futex, (long)address, FUTEX_WAIT | FUTEX_PRIVATE_FLAG,
-			       (long)number, (long)&no_time, 0, 0) == -ETIMEDOUT;
+	long result = hl_machine_call(SYS_futex, (long)address, FUTEX_WAIT | FUTEX_PRIVATE_FLAG,
+				      (long)number, (long)&no_time, 0, 0);
+	hl_seccomp_leave();
+	return result == -ETIMEDOUT;
 }
 
 /* Extends the known range to ${page}; false when a page on the way cannot be read. */

@@ -7,12 +7,15 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,6 +144,36 @@ static int by_vfork(void)
 		_exit(101);
 	}
 	return status_of(child);
+}
+
+/* On pain of death a child forbids itself what a recorder's start needs, and becomes a program, or fails to and ends. Its parent
+ * goes on, and starts one that is free to do all. */
+static int by_filtered_vfork(void)
+{
+	static struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	static struct sock_fprog filter = {sizeof(code) / sizeof(*code), code};
+
+	static const char *volatile paths[] = {"", "/nonexistent"};
+	static volatile int at;
+
+	paths[0] = program[0];
+	for (at = 0; at < 2; at++) {
+		pid_t child = vfork();
+		if (!child) {
+			if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+			    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) < 0)
+				_exit(102);
+			execve(paths[at], program, environ);
+			_exit(0);
+		}
+		REQUIRE(status_of(child) == 0);
+	}
+	return by_posix_spawn();
 }
 
 /* The child has no memory of its own from the recorder when it execs. */
@@ -443,6 +476,7 @@ static const struct {
 	{"fork", by_fork},
 	{"system", by_system},
 	{"popen", by_popen},
+	{"vfork-filter", by_filtered_vfork},
 	{"many-by-vfork", by_vfork_with_many_variables},
 	{"jump", jump_out_of_system},
 	{"system-with-threads", by_system_with_threads},

@@ -50,6 +50,13 @@ class Execs(harness.TestCase):
                 self.assertEqual(self.unrecorded(recording), 0)
                 self.assertNotIn("unrecorded", result.stderr)
 
+    def test_a_filter_that_a_child_by_vfork_installs_is_its_own(self):
+        """Its program lives, unrecorded; the parent is recorded as before, and so is what it starts."""
+        _, recording = self.run_leaf("vfork-filter")
+        self.assertEqual(self.leaf_bytes(recording), LEAF_BYTES)
+        self.assertEqual(self.unrecorded(recording), 1)
+        self.assertNotIn("forbidden itself", harness.run([harness.HEAPLINE, "info", recording]).stdout)
+
     def test_children_by_vfork_leave_one_mapping_at_most_in_their_parent(self):
         _, recording = self.run_leaf("many-by-vfork")
         self.assertEqual(self.leaf_bytes(recording), 11 * LEAF_BYTES)

@@ -29,19 +29,25 @@ static int keep(void **state)
 }
 
 /* ${given} is completed to ${wanted}, and that is complete. */
-static void assert_completed(char *const *given, char *const *wanted)
+static void assert_completed_for(char *const *given, bool withholds, char *const *wanted)
 {
-	size_t bytes = hl_environment_room(given);
+	size_t bytes = hl_environment_room(given, withholds);
 
 	assert_true(bytes > 0);
 	void *room = malloc(bytes);
 	assert_non_null(room);
-	char *const *complete = hl_environment_complete(given, room, bytes);
+	char *const *complete = hl_environment_complete(given, withholds, room, bytes);
 	for (; *wanted; wanted++, complete++)
 		assert_string_equal(*complete, *wanted);
 	assert_null(*complete);
-	assert_int_equal(hl_environment_room(hl_environment_complete(given, room, bytes)), 0);
+	complete = hl_environment_complete(given, withholds, room, bytes);
+	assert_int_equal(hl_environment_room(complete, withholds), 0);
 	free(room);
+}
+
+static void assert_completed(char *const *given, char *const *wanted)
+{
+	assert_completed_for(given, false, wanted);
 }
 
 static void what_is_missing_is_added(void **state)
@@ -75,11 +81,23 @@ static void a_complete_environment_is_left_alone(void **state)
 {
 	(void)state;
 	assert_int_equal(hl_environment_room((char *[]){"B=2", "LD_PRELOAD=" LIBRARY, SOCKET, "C=3",
-							TOKEN, NULL}),
+							TOKEN, NULL},
+					     false),
 			 0);
-	assert_int_equal(hl_environment_room((char *[]){
-				 SOCKET, TOKEN, "LD_PRELOAD=" LIBRARY " /y/other.so", NULL}),
+	assert_int_equal(hl_environment_room((char *[]){SOCKET, TOKEN,
+							"LD_PRELOAD=" LIBRARY " /y/other.so", NULL},
+					     false),
 			 0);
+}
+
+static void the_way_to_the_collector_can_be_withheld(void **state)
+{
+	char *wanted[] = {"LD_PRELOAD=" LIBRARY, SOCKET, HL_ENV_TOKEN "=", "A=1", NULL};
+
+	(void)state;
+	assert_completed_for((char *[]){"A=1", NULL}, true, wanted);
+	assert_completed_for((char *[]){"LD_PRELOAD=" LIBRARY, SOCKET, TOKEN, "A=1", NULL}, true,
+			     wanted);
 }
 
 static void another_recordings_environment_is_left_alone(void **state)
@@ -87,17 +105,20 @@ static void another_recordings_environment_is_left_alone(void **state)
 	(void)state;
 	assert_int_equal(
 		hl_environment_room((char *[]){"LD_PRELOAD=/other/libheapline.so",
-					       HL_ENV_SOCKET "=heapline-5678", TOKEN, NULL}),
+					       HL_ENV_SOCKET "=heapline-5678", TOKEN, NULL},
+				    false),
 		0);
 }
 
 static void sanitizers_stay_first(void **state)
 {
 	(void)state;
-	assert_int_equal(hl_environment_room((char *[]){"LD_PRELOAD=/usr/lib/libasan.so.8", NULL}),
-			 0);
+	assert_int_equal(
+		hl_environment_room((char *[]){"LD_PRELOAD=/usr/lib/libasan.so.8", NULL}, false),
+		0);
 	assert_int_equal(hl_environment_room((char *[]){"LD_PRELOAD=libclang_rt.tsan-x86_64.so",
-							SOCKET, TOKEN, NULL}),
+							SOCKET, TOKEN, NULL},
+					     false),
 			 0);
 }
 
@@ -107,6 +128,7 @@ int main(void)
 		cmocka_unit_test(what_is_missing_is_added),
 		cmocka_unit_test(the_recorder_comes_before_what_stood_there),
 		cmocka_unit_test(a_complete_environment_is_left_alone),
+		cmocka_unit_test(the_way_to_the_collector_can_be_withheld),
 		cmocka_unit_test(another_recordings_environment_is_left_alone),
 		cmocka_unit_test(sanitizers_stay_first),
 	};

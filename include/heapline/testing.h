@@ -121,12 +121,24 @@ class CatchListener : public CatchListenerBase
 		cases_.begin(test.name);
 	}
 
-	void testCaseEnded(Catch::TestCaseStats const &) override
+	void testCaseEnded(Catch::TestCaseStats const &stats) override
 	{
-		cases_.end();
+		cases_.end(is_skipped(stats.totals.testCases, 0));
 	}
 
       private:
+	/* SKIP() came with Catch2 3.3. */
+	template <typename Counts>
+	static auto is_skipped(Counts const &counts, int) -> decltype(counts.skipped > 0)
+	{
+		return counts.skipped > 0;
+	}
+
+	template <typename Counts> static bool is_skipped(Counts const &, long)
+	{
+		return false;
+	}
+
 	Cases cases_;
 };
 

@@ -14,6 +14,9 @@
 
 #define HL_ENV_CASES "HEAPLINE_CASES" /* the absolute path of their directory */
 
+/* In a warning of the recording: a process began cases that it could not write down. */
+#define HL_CASES_REFUSED "could not note its test cases"
+
 #define HL_CASE_MAGIC	   UINT64_C(0x3130455341434c48) /* "HLCASE01" */
 #define HL_CASE_STACKS_MAX 48u
 #define HL_CASE_WINDOW	   (UINT32_C(256) << 10)

@@ -2,6 +2,7 @@
 /* Words what a recording lacks of a program, and why; see collector.h. */
 #include "collector/collector.h"
 
+#include "base/case_file.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/compiler.h"
@@ -355,6 +356,18 @@ static void warn_of_namespaces(struct hl_archive *archive, const struct hl_track
 				tracked->pid, namespaces, namespaces == 1 ? "" : "s");
 }
 
+static void warn_of_refused_cases(struct hl_archive *archive, const struct hl_tracked *tracked)
+{
+	const struct hl_region_kin *kin = &tracked->region.header->kin;
+
+	if (hl_region_check_kin(kin) && atomic_load(&kin->refused_cases))
+		hl_archive_warn(archive,
+				"process %d " HL_CASES_REFUSED
+				", as one that has become another user, or has another root "
+				"directory; run the tests as the user that heapline runs as",
+				tracked->pid);
+}
+
 /* Whether the recorder was told to sample; ${sentence} says when and why. */
 static bool describe_sampling(const struct hl_tracked *tracked, char sentence[HL_WARNING_BYTES])
 {
@@ -459,6 +472,7 @@ void hl_program_warnings_end(struct hl_program_warnings *warnings, struct hl_arc
 			     struct hl_tracked *tracked)
 {
 	warn_of_namespaces(archive, tracked);
+	warn_of_refused_cases(archive, tracked);
 	hl_program_warnings_filters(archive, tracked);
 	hl_program_warnings_sampling(archive, tracked);
 	warn_of_end(archive, tracked);

@@ -573,6 +573,8 @@ HL_EXPORT int hl_case_begin(const char *name)
 	if (!thread)
 		return -ENOTCONN;
 	int r = begin(hl_recorder, name, length);
+	if (r < 0 && r != -EBUSY && directory[0])
+		atomic_fetch_add(&hl_recorder->region.header->kin.refused_cases, 1);
 	hl_thread_leave(thread);
 	return r;
 }

@@ -88,7 +88,7 @@ struct hl_introspection_box {
 /* ---- region ---- */
 
 #define HL_REGION_MAGIC	  "HLREGION"
-#define HL_REGION_VERSION 27u
+#define HL_REGION_VERSION 28u
 
 #define HL_NODE_BITS	  24
 #define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */
@@ -366,13 +366,14 @@ static_assert(sizeof(struct hl_region_thread) == 128, "whole cache lines; a new 
 /* What the collector cannot see of the process and its children; see recorder/start.h. The
  * children write it, too. */
 struct hl_region_kin {
-	_Atomic uint32_t replacing;    /* calls of exec by the process that have not failed */
-	_Atomic uint32_t started;      /* children that run a program of their own by now */
-	_Atomic uint32_t unrecorded;   /* forked children that are not recorded */
-	_Atomic uint32_t awaited;      /* forked children that are neither in `started` nor in
+	_Atomic uint32_t replacing;	/* calls of exec by the process that have not failed */
+	_Atomic uint32_t started;	/* children that run a program of their own by now */
+	_Atomic uint32_t unrecorded;	/* forked children that are not recorded */
+	_Atomic uint32_t awaited;	/* forked children that are neither in `started` nor in
 					  `unrecorded`; less those that have said hello */
-	_Atomic uint32_t namespaces;   /* asked for by dlmopen() in this process */
-	char program[HL_KIN_NAME_MAX]; /* file name, of the last of the calls in `replacing` */
+	_Atomic uint32_t namespaces;	/* asked for by dlmopen() in this process */
+	_Atomic uint32_t refused_cases; /* begun in this process, and not noted */
+	char program[HL_KIN_NAME_MAX];	/* file name, of the last of the calls in `replacing` */
 	/* What stood in the place of the program's arguments when it ended, as in
 	 * /proc/PID/cmdline. Nothing of a program that was killed, or that left them as they were.
 	 */

@@ -602,6 +602,42 @@ static int judge_limit(struct checking *checking, struct hl_check_case *one,
 	return 0;
 }
 
+static int count_refused(struct checking *checking)
+{
+	int r = open_recording(checking);
+
+	for (char *const *warning = r == 0 ? checking->recording->warnings : NULL;
+	     r == 0 && warning && *warning; warning++) {
+		if (!strstr(*warning, HL_CASES_REFUSED))
+			continue;
+		free(checking->cases->refused);
+		checking->cases->refused = strdup(*warning);
+		checking->cases->refused_count++;
+	}
+	return r;
+}
+
+/* What the baseline has besides the cases that ran. */
+static int keep_not_run(struct checking *checking)
+{
+	struct hl_check_cases *cases = checking->cases;
+	const char *name;
+	json_t *row;
+
+	for (size_t i = 0; i < cases->count; i++)
+		json_object_del(checking->baseline, cases->cases[i].name);
+	cases->not_run = calloc(json_object_size(checking->baseline) + 1, sizeof(*cases->not_run));
+	if (!cases->not_run)
+		return out_of_memory(checking);
+	json_object_foreach(checking->baseline, name, row) {
+		char *copy = strdup(name);
+		if (!copy)
+			return out_of_memory(checking);
+		cases->not_run[cases->not_run_count++] = copy;
+	}
+	return 0;
+}
+
 static int judge_all(struct checking *checking)
 {
 	const struct hl_check_cases_settings *settings = checking->settings;
@@ -704,7 +740,9 @@ int hl_check_cases_run(const struct hl_check_cases_settings *settings,
 	leave_dropped(cases);
 	if (r == 0 && settings->has_processes && (!cases->was_named || settings->test_count))
 		r = add_processes(&checking);
-	if (r == 0 && !cases->count && !cases->was_named)
+	if (r == 0)
+		r = count_refused(&checking);
+	if (r == 0 && !cases->count && !cases->was_named && !cases->refused_count)
 		r = hl_error_set(
 			err, -ENODATA,
 			"no test case was seen: %s; use the plugin for pytest, the header for "
@@ -715,6 +753,8 @@ int hl_check_cases_run(const struct hl_check_cases_settings *settings,
 			settings->has_processes ? "run" : "'--per-process' with");
 	if (r == 0)
 		r = judge_all(&checking);
+	if (r == 0)
+		r = keep_not_run(&checking);
 	release(&checking);
 	if (r == 0)
 		*ret_cases = HL_TAKE(cases);
@@ -732,6 +772,10 @@ void hl_check_cases_free(struct hl_check_cases *cases)
 		free(one->verdicts);
 		free(one->name);
 	}
+	for (size_t i = 0; i < cases->not_run_count; i++)
+		free(cases->not_run[i]);
+	free(cases->not_run);
+	free(cases->refused);
 	free(cases->cases);
 	free(cases);
 }

@@ -44,7 +44,11 @@ struct hl_check_cases {
 	struct hl_check_case *cases; /* in the order in which they began */
 	size_t count, capacity;
 	size_t crossed, open, unknown; /* cases; unknown: not in the baseline */
-	size_t inexact; /* cases that the program noted, and of which events were lost */
+	size_t inexact;	      /* cases that the program noted, and of which events were lost */
+	char *refused;	      /* the sentence about a process that could not note its cases; NULL */
+	size_t refused_count; /* of such processes */
+	char **not_run;	      /* names of cases that the baseline has alone */
+	size_t not_run_count;
 	bool has_baseline;
 	bool was_named; /* by the program */
 };
@@ -63,9 +67,14 @@ void hl_check_cases_write_junit(const struct hl_check_cases *cases, FILE *out);
 void hl_check_cases_write_markdown(const struct hl_check_cases *cases, FILE *out);
 
 /* "2 of 1,000 test cases crossed a limit". Returns ${text}. */
-#define HL_CHECK_CASES_VERDICT_MAX 160
+#define HL_CHECK_CASES_VERDICT_MAX 200
 const char *hl_check_cases_verdict(const struct hl_check_cases *cases,
 				   char text[HL_CHECK_CASES_VERDICT_MAX]);
+
+/* The sentence about cases that the baseline has alone, "" where there are none. Returns ${text}. */
+#define HL_CHECK_CASES_NOT_RUN_MAX 512
+const char *hl_check_cases_not_run(const struct hl_check_cases *cases,
+				   char text[HL_CHECK_CASES_NOT_RUN_MAX]);
 
 /* The cases for people, those that crossed a limit or did not end first, then by peak: places in cases[], to be freed. NULL
  * for want of memory. */

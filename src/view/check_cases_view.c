@@ -14,7 +14,7 @@
 const char *hl_check_cases_verdict(const struct hl_check_cases *cases,
 				   char text[HL_CHECK_CASES_VERDICT_MAX])
 {
-	char count[HL_FORMAT_MAX], crossed[HL_FORMAT_MAX], more[80] = "";
+	char count[HL_FORMAT_MAX], crossed[HL_FORMAT_MAX], more[48] = "", rest[48] = "";
 
 	hl_format_count((int64_t)cases->count, count);
 	hl_format_count((int64_t)cases->crossed, crossed);
@@ -22,13 +22,35 @@ const char *hl_check_cases_verdict(const struct hl_check_cases *cases,
 		snprintf(more, sizeof(more), "; %zu did not end", cases->open);
 	else if (cases->unknown)
 		snprintf(more, sizeof(more), "; %zu not in the baseline", cases->unknown);
+	if (cases->not_run_count)
+		snprintf(rest, sizeof(rest), "; %zu of the baseline not run", cases->not_run_count);
 	if (cases->crossed)
-		snprintf(text, HL_CHECK_CASES_VERDICT_MAX, "%s of %s test case%s crossed a limit%s",
-			 crossed, count, cases->count == 1 ? "" : "s", more);
+		snprintf(text, HL_CHECK_CASES_VERDICT_MAX,
+			 "%s of %s test case%s crossed a limit%s%s", crossed, count,
+			 cases->count == 1 ? "" : "s", more, rest);
 	else
 		snprintf(text, HL_CHECK_CASES_VERDICT_MAX,
-			 "no limit was crossed by %s test case%s%s", count,
-			 cases->count == 1 ? "" : "s", more);
+			 "no limit was crossed by %s test case%s%s%s", count,
+			 cases->count == 1 ? "" : "s", more, rest);
+	return text;
+}
+
+const char *hl_check_cases_not_run(const struct hl_check_cases *cases,
+				   char text[HL_CHECK_CASES_NOT_RUN_MAX])
+{
+	size_t used = 0, named = 0;
+
+	text[0] = '\0';
+	for (; named < cases->not_run_count && used < HL_CHECK_CASES_NOT_RUN_MAX / 2; named++) {
+		char name[HL_CHECK_CASES_NOT_RUN_MAX / 4];
+		used += (size_t)snprintf(
+			text + used, HL_CHECK_CASES_NOT_RUN_MAX - used, "%s%s",
+			named ? ", " : "in the baseline, and not run: ",
+			hl_format_shortened(cases->not_run[named], 0, name, sizeof(name)));
+	}
+	if (named < cases->not_run_count)
+		snprintf(text + used, HL_CHECK_CASES_NOT_RUN_MAX - used, " and %zu more",
+			 cases->not_run_count - named);
 	return text;
 }
 
@@ -66,10 +88,16 @@ static void outcome(struct hl_emit *emit, const void *row, const void *context)
 	hl_cell_text(emit, one->verdict_count ? "CROSSED" : one->is_open ? "DID NOT END" : "ok");
 }
 
+#define NAME_SHOWN 72u
+
+/* The end says most, and --json has all; one that is long would move the next column out of sight. */
 static void name(struct hl_emit *emit, const void *row, const void *context)
 {
+	char shown[4 * NAME_SHOWN + 1];
+
 	(void)context;
-	hl_cell_text(emit, ((const struct hl_check_case *)row)->name);
+	hl_cell_text(emit, hl_format_tail(((const struct hl_check_case *)row)->name, NAME_SHOWN,
+					  shown, sizeof(shown)));
 }
 
 /* The first limit that was crossed, of others how many they are, and where most of it comes from. */
@@ -144,7 +172,7 @@ static const struct hl_column columns[] = {
 int hl_check_cases_view(const struct hl_check_cases *cases, const struct hl_emit_options *options)
 {
 	HL_FREED size_t *order = hl_check_cases_order(cases);
-	char text[HL_CHECK_CASES_VERDICT_MAX];
+	char text[HL_CHECK_CASES_VERDICT_MAX], not_run[HL_CHECK_CASES_NOT_RUN_MAX];
 	struct hl_emit *emit;
 
 	int r = order ? hl_emit_open(options, "check-cases/1", &emit) : -ENOMEM;
@@ -154,7 +182,14 @@ int hl_check_cases_view(const struct hl_check_cases *cases, const struct hl_emit
 	hl_emit_unsigned(emit, "crossed", cases->crossed);
 	hl_emit_unsigned(emit, "unfinished", cases->open);
 	hl_emit_unsigned(emit, "not_in_baseline", cases->unknown);
+	hl_emit_unsigned(emit, "not_noted", cases->refused_count);
+	hl_emit_array(emit, "not_run");
+	for (size_t i = 0; i < cases->not_run_count; i++)
+		hl_emit_text(emit, NULL, cases->not_run[i]);
+	hl_emit_array_end(emit);
 	hl_emit_line(emit, "%s", hl_check_cases_verdict(cases, text));
+	if (cases->not_run_count)
+		hl_emit_line(emit, "%s", hl_check_cases_not_run(cases, not_run));
 	if (!cases->was_named)
 		hl_emit_line(emit,
 			     "the program noted no case: each process that it started is one");

@@ -48,6 +48,9 @@ CATCH = """
 static void *volatile kept;
 TEST_CASE("keeps | nothing") { free(malloc(1000)); SECTION("part") { free(malloc(2000)); } }
 TEST_CASE("keeps 77000 bytes") { kept = malloc(77000); }
+#ifdef SKIP
+TEST_CASE("skipped") { kept = malloc(88000); SKIP("a reason that is kept"); }
+#endif
 """
 
 PYTHON = '''
@@ -175,6 +178,16 @@ class CheckCases(harness.TestCase):
         self.assertEqual((self.document["crossed"], self.document["not_in_baseline"]), (1, 1))
         self.assertEqual([(crossed["limit"], crossed["most"], crossed["baseline"]) for crossed in rows['case <3>|`&"']["crossed"]],
                          [("inuse-at-end", 0, True), ("allocs", self.ledger(3)[0], True)])
+        self.assertEqual(self.document["not_run"], [])
+        self.cases_of("--baseline", base, "--", command, "4")
+        self.assertEqual(self.document["not_run"], ['case <4>|`&"'])
+        table = self.path("not_run.md")
+        result = self.check("--baseline", base, "--allow", "10%", "--markdown", table, "--", command, "3")
+        self.assertEqual(result.status, 0, result.stderr)
+        self.assertTrue(result.stderr.startswith("no limit was crossed by 3 test cases; 2 of the baseline not run\n"
+                                                 'in the baseline, and not run: case <3>|`&", case <4>|`&"\n'), result.stderr)
+        with open(table, encoding="utf-8") as file:
+            self.assertIn("in the baseline, and not run: case <3>/", file.read())
         # A tenth of eight allocations is less than one.
         self.cases_of("--baseline", base, "--allow", "10%", "--", command, "5", "leak", "3", status=3)
         with open(base, "w", encoding="utf-8") as file:
@@ -251,6 +264,26 @@ with open(os.environ["HEAPLINE_CASES"] + "/1-1", "wb") as file:
         result = self.check("--peak", "100", "--", sys.executable, "-c", lost)
         self.assertIn("events of 1 test case could not be counted", result.stderr)
         self.assertEqual(self.check("--peak", "100", "--", sys.executable, "-c", lost.replace("kind - 1", "0")).status, 0)
+
+    def test_a_case_that_could_not_be_noted_is_missed(self):
+        harness.need_root()
+        words = [need("setpriv"), "--reuid", "65534", "--clear-groups", "--", program("cases"), "3"]
+        if run(words).status:
+            self.skipTest("no program of the tests can be run as another user")
+        for limit in [], ["--peak", "1"]:
+            result = self.check(*limit, "--", *words)
+            self.assertEqual(result.status, 1, result.stderr)
+            self.assertIn("could not note its test cases", result.stderr)
+
+    def test_long_names_leave_the_limit_in_sight(self):
+        long = "import ctypes; l = ctypes.CDLL(None); l.hl_case_begin(b'a' * 900 + b'end'); kept = bytearray(1000); l.hl_case_end(None)"
+        result = self.check("--inuse-at-end", "0", "--", sys.executable, "-c", long)
+        self.assertEqual(result.status, 3, result.stderr)
+        self.assertRegex(result.stderr, r"CROSSED .* \.\.\.a{50,80}end  inuse-at-end")
+        table = self.path("cases.md")
+        self.check("--peak", "1", "--markdown", table, "--", program("cases"), "25")
+        with open(table, encoding="utf-8") as file:
+            self.assertIn("and 5 more, 5 of which crossed a limit\n", file.read())
 
     def test_the_program_runs_the_same_without_heapline(self):
         result = run([program("cases"), "10", "leak", "3"])

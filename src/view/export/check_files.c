@@ -152,13 +152,16 @@ void hl_check_cases_write_junit(const struct hl_check_cases *cases, FILE *out)
 void hl_check_cases_write_markdown(const struct hl_check_cases *cases, FILE *out)
 {
 	HL_FREED size_t *order = hl_check_cases_order(cases);
-	char text[HL_CHECK_CASES_VERDICT_MAX], peak[HL_FORMAT_MAX], count[HL_FORMAT_MAX],
-		kept[HL_FORMAT_MAX];
+	char text[HL_CHECK_CASES_VERDICT_MAX], not_run[HL_CHECK_CASES_NOT_RUN_MAX],
+		peak[HL_FORMAT_MAX], count[HL_FORMAT_MAX], kept[HL_FORMAT_MAX];
 
 	fprintf(out,
 		"### Memory: %s\n\n| | test case | peak | allocations | kept | limits crossed "
 		"|\n|---|---|---:|---:|---:|---|\n",
 		hl_check_cases_verdict(cases, text));
+	/* Those that crossed a limit come first. */
+	size_t left = cases->count > MARKDOWN_ROWS ? cases->count - MARKDOWN_ROWS : 0;
+	size_t crossed = cases->crossed > MARKDOWN_ROWS ? cases->crossed - MARKDOWN_ROWS : 0;
 	for (size_t i = 0; order && i < cases->count && i < MARKDOWN_ROWS; i++) {
 		const struct hl_check_case *one = &cases->cases[order[i]];
 		char *verdicts = NULL;
@@ -181,6 +184,13 @@ void hl_check_cases_write_markdown(const struct hl_check_cases *cases, FILE *out
 		fputs(" |\n", out);
 		free(verdicts);
 	}
-	if (cases->count > MARKDOWN_ROWS)
-		fprintf(out, "\nand %zu more\n", cases->count - MARKDOWN_ROWS);
+	if (crossed)
+		fprintf(out, "\nand %zu more, %zu of which crossed a limit\n", left, crossed);
+	else if (left)
+		fprintf(out, "\nand %zu more\n", left);
+	if (cases->not_run_count) {
+		fputs("\n", out);
+		put_code(out, hl_check_cases_not_run(cases, not_run));
+		fputs("\n", out);
+	}
 }

@@ -139,6 +139,32 @@ class Plugin(InContainers):
         self.assertIn("act=attach", said.stderr)
         self.assertEqual(self.ask("-o", "out.hlpack", "web-1", "attach", "-d", "1").status, 1)
 
+    def test_a_plugin_that_ends_without_a_terminal_leaves_the_process(self):
+        self.pod()
+        maps = f"/proc/{self.containers.pid_of('app')}/maps"
+
+        def is_joined():
+            with open(maps, encoding="utf-8") as file:
+                return "memfd:heapline" in file.read()
+
+        environment = {**os.environ, "KUBECTL": self.path("kubectl"), "HL_FAKE_POD": self.directory, "HEAPLINE_IMAGE": self.image}
+        for words in [], ["--comm", "app"]:
+            with self.subTest(words):
+                with subprocess.Popen([KUBECTL, "-o", "out.hlpack", "web-1", "attach", *words], cwd=self.directory, env=environment,
+                                      stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as plugin:
+                    harness.wait_until(is_joined, "the recorder")
+                    plugin.terminate()
+                    self.assertEqual(plugin.wait(harness.TIMEOUT_S), 1)
+                for name in self.made():
+                    self.addCleanup(self.containers.remove, name)
+                self.assertFalse(is_joined())
+                self.assertFalse(os.path.exists(self.path("out.hlpack")))
+
+    def test_a_file_for_a_report_is_refused(self):
+        self.pod()
+        self.assertEqual(self.ask("-o", "out.txt", "web-1", "heap").status, 2)
+        self.assertEqual(self.made(), [])
+
     def test_it_asks_for_the_capabilities_that_the_documentation_lists(self):
         self.pod()
         for command, names in test_capabilities.rows():

@@ -247,6 +247,11 @@ static bool is_stopped(const struct hl_why_facts *facts)
 	return facts->is_stopped;
 }
 
+static bool is_forbidden(const struct hl_why_facts *facts)
+{
+	return facts->is_forbidden && !facts->has_heap;
+}
+
 static bool always(const struct hl_why_facts *facts)
 {
 	(void)facts;
@@ -307,6 +312,9 @@ static const struct rule {
 	{HL_WHY_GROWTH, HL_WHY_POSSIBLE, grew_until_end,
 	 "%l kept %G a second until the process ended; whether it is a leak or a cache is not known",
 	 "look at the next one for longer, or record it from its start", "heapline growth %t 60"},
+	{HL_WHY_UNKNOWN, HL_WHY_POSSIBLE, is_forbidden,
+	 "you may not look into the process: it is another user's, or has more rights than you",
+	 "ask as root, or with the capabilities that doctor names", "heapline doctor %t"},
 	{HL_WHY_UNKNOWN, HL_WHY_POSSIBLE, grows,
 	 "it gained %B, most of it %p, and no line was found that did it",
 	 "look longer, or at the part that grew", "heapline heap %t"},

@@ -364,6 +364,9 @@ static double wait_while_idle(struct run *run, double seconds)
 	return fmax(seconds, part);
 }
 
+#define LEFT_MARK \
+	"counted; " /* in what attach says last of a process that it has entered and left */
+
 /* Ends 'heapline attach', as Ctrl-C does; it leaves the process as it was, and says how long that was stopped. */
 static void leave(struct hl_why *why, pid_t child, int complaints, struct hl_why_done *done)
 {
@@ -372,27 +375,36 @@ static void leave(struct hl_why *why, pid_t child, int complaints, struct hl_why
 
 	ssize_t size = pread(complaints, said, sizeof(said) - 1, 0);
 	said[size > 0 ? size : 0] = '\0';
-	char *sentence = strstr(said, status ? "heapline: " : "counted; ");
+	bool has_left = strstr(said, LEFT_MARK); /* also where the recording is not whole */
+	char *sentence = strstr(said, status ? "heapline: " : LEFT_MARK);
 	if (sentence) {
 		sentence += strcspn(sentence, " ") + 1;
 		sentence[strcspn(sentence, "\n")] = '\0';
 		HL_WHY_KEEP(done->said, sentence);
 	}
 	done->has_failed = status != 0;
+	done->has_entered = has_left;
 	if (status)
 		add_unseen(why, "'heapline attach': %s", sentence ? sentence : "it failed");
 }
 
+/* Of 3,000 that rest; of 500 that all run, twice as many as that. */
+#define THREADS_IN_A_MS 50
+
 static void say_cost(const struct hl_why *why, double seconds)
 {
-	char line[2 * HL_WHY_TEXT_MAX];
+	char line[2 * HL_WHY_TEXT_MAX], stops[32] = "a millisecond";
+	HL_FREED pid_t *tids = NULL;
+	size_t count = 0;
 
+	(void)hl_process_threads(why->pid, &tids, &count);
+	if (count >= 2 * THREADS_IN_A_MS)
+		snprintf(stops, sizeof(stops), "%zu ms", count / THREADS_IN_A_MS);
 	snprintf(line, sizeof(line),
-		 "attaching to process %d for about %.0f s: it stops twice for about a "
-		 "millisecond, each "
+		 "attaching to process %d for about %.0f s: it stops twice for about %s, each "
 		 "allocation takes about 0.1 us longer, the recorder takes " ATTACH_MEMORY
 		 " at most; it is left as it was (--outside does without)",
-		 why->pid, seconds);
+		 why->pid, seconds, stops);
 	if (why->request.say)
 		why->request.say(line);
 }
@@ -577,7 +589,8 @@ static const struct step {
 	 " -o why.hl",
 	 "if doctor says yes, the process runs, and not with --outside; else 'heapline stacks %s "
 	 "%d' if that works",
-	 "stops the process twice for about a millisecond; about 0.1 us for each allocation"},
+	 "stops the process twice for about a millisecond, and 20 ms for each 1,000 threads; about "
+	 "0.1 us for each allocation"},
 	{NULL, "heapline growth why.hl", "while it is attached", ""},
 	{NULL, "heapline leaks %s --no-stop", "if much looks lost, again with --unaligned",
 	 "reads the heap; stops nothing"},
@@ -653,8 +666,10 @@ int hl_why_run(const struct hl_why_request *request, struct hl_why *ret_why, str
 		r = hl_process_facts_read(why->pid, &process, err);
 	if (r == 0) {
 		struct hl_maps maps = {0};
-		if (hl_maps_read(why->pid, &maps, err) == -ESRCH)
+		int read = hl_maps_read(why->pid, &maps, err);
+		if (read == -ESRCH)
 			r = -ESRCH; /* a thread of the kernel */
+		why->facts.is_forbidden = read == -EACCES || read == -EPERM;
 		hl_maps_release(&maps);
 		if (r < 0)
 			hl_process_facts_release(&process);

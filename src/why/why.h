@@ -71,7 +71,7 @@ struct hl_why_facts {
 	char command[HL_WHY_TEXT_MAX], program[64];
 	double seconds; /* that were watched */
 	bool may_attach, may_trace, may_fault, is_recorded, is_idle, is_stopped, was_recorded,
-		has_ended;
+		has_ended, is_forbidden; /* to read: by its user, or its rights */
 
 	/* the process, by heap */
 	bool has_heap;
@@ -120,7 +120,7 @@ struct hl_why_facts {
 struct hl_why_done {
 	char command[HL_WHY_TEXT_MAX], said[HL_WHY_TEXT_MAX];
 	uint64_t wall_ns, cpu_ns;
-	bool has_failed; /* of what entered the process */
+	bool has_failed, has_entered; /* of what entered the process */
 };
 
 struct hl_why {

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import unittest
 from pathlib import Path
 
@@ -540,6 +541,7 @@ class Why(harness.TestCase):
             self.skipTest("others cannot run this build")
         page = json.loads(asked.stdout)
         self.assertEqual((page["verdict"]["cause"], page["next"]), ("unknown", f"heapline doctor -p {program.pid}"))
+        self.assertIn("you may not look into the process", page["verdict"]["sentence"])
 
     def test_a_thread_of_the_kernel_is_an_error(self):
         if not os.path.exists("/proc/2/comm") or os.path.exists("/proc/2/exe") or \
@@ -561,9 +563,31 @@ class Why(harness.TestCase):
             said = asked.communicate(timeout=harness.TIMEOUT_S)[0]
             self.assertRegex(said, r"verdict +unknown")
             self.assertNotIn("-> 0 B", said)
-            self.assertRegex(said, "left as it was|entering it failed")
+            self.assertRegex(said, "left as it was|it was not entered")
             self.assertNotIn("not seen    'heapline attach'", said)
         self.assertEqual(run([HEAPLINE, "why", "-p", "1", "--cgroup", "/"]).status, 2)
+
+    def test_a_full_disk_does_not_keep_it_from_entering(self):
+        harness.need_root()
+        program, disk = self.start(self.compile("leak")), self.path("disk")
+        os.mkdir(disk)
+        script = 'mount -t tmpfs -o size=64k heapline-test "$0" && cat /dev/zero 2>/dev/null >"$0/filler"; exec "$@"'
+        result = run([need("unshare"), "-m", "sh", "-c", script, disk, HEAPLINE, "why", "-p", str(program.pid), "--for", "4", "--json",
+                      "--keep", os.path.join(disk, "kept.hl")])
+        page = json.loads(result.stdout)
+        self.assertIn("it was entered, and left as it was; the recording is not whole", page["done_to_process"])
+        self.assertIn("No space left", " ".join(page["not_looked_at"]))
+
+    def test_many_threads_are_announced(self):
+        threads = "import threading, time\nfor _ in range(500): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n" \
+                  "print('ready', flush=True)\nkept = []\nwhile True: kept.append(bytearray(100)); time.sleep(0.0001)"
+        program = self.start([sys.executable, "-c", threads])
+        asked = subprocess.Popen([HEAPLINE, "why", "-p", str(program.pid), "--for", "60"], text=True, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.PIPE)
+        self.addCleanup(self.end, asked)
+        self.assertRegex(asked.stderr.readline(), "it stops twice for about (9|10) ms")
+        asked.send_signal(signal.SIGINT)
+        asked.wait(harness.TIMEOUT_S)
 
     def test_the_recording_is_kept(self):
         program = self.start(self.compile("cache"))

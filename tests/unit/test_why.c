@@ -224,6 +224,11 @@ static void what_could_not_be_read_is_not_known(void **state)
 	(void)state;
 	facts.has_heap = facts.has_leaks = false;
 	expect(facts, HL_WHY_UNKNOWN, HL_WHY_POSSIBLE, "heapline doctor -p 4711");
+	facts.is_forbidden = true;
+	facts.rss.after += 10 * MIB;
+	struct hl_why *why = judged(facts);
+	assert_non_null(strstr(why->sentence, "you may not look into the process"));
+	test_free(why);
 }
 
 /* However long texts are, and whatever is in them. */

@@ -189,6 +189,7 @@ static int record(const struct request *request, struct hl_attach *attach,
 		r = hl_record_begin(&request->record, collector, name, facts->pid, err);
 	if (r < 0)
 		return r;
+	hl_audit_begin("attach", facts->pid);
 	r = hl_record_join(collector, facts->pid, attach, true, &following, err);
 	hl_audit("attach", facts->pid, r);
 	if (r < 0) {
@@ -211,10 +212,10 @@ static int record(const struct request *request, struct hl_attach *attach,
 	hl_audit("detach", facts->pid, left);
 	warn_late(attach, collector);
 	hl_collector_finish(collector, &summary);
-	for (size_t i = 0; i < labels.count; i++)
+	for (size_t i = 0; i < labels.count && !summary.is_empty; i++)
 		if (hl_live_fill_labels(name, (pid_t)request->pid, labels.of[i].labels, &why) < 0)
 			hl_cli_note("'%s' does not say %s: %s", name, labels.of[i].what, why.text);
-	if (hl_live_fill_services(name, (pid_t)request->pid, &why) < 0)
+	if (!summary.is_empty && hl_live_fill_services(name, (pid_t)request->pid, &why) < 0)
 		hl_cli_note("'%s' has handles instead of names of services: %s", name, why.text);
 	hl_collector_tell_detached(collector, left < 0 ? err->text : NULL);
 	say_end(request, summary, name, attach);

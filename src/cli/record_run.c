@@ -397,7 +397,10 @@ void hl_record_say_problems(const struct hl_record_request *request,
 	char *const *warnings = summary->warnings;
 	char unseen[64], count[HL_FORMAT_MAX], remedy[HL_CODE_RUNTIME_REMEDY_MAX];
 
-	if (summary->unsaved)
+	if (summary->is_empty)
+		hl_cli_note("there is no recording: %s; make room, or name a place by '-o'",
+			    summary->failure);
+	else if (summary->unsaved)
 		hl_cli_note(
 			"the recording '%s' is incomplete: %s; the figures of %u of %u process%s "
 			"are missing, or those of an earlier save",
@@ -443,13 +446,17 @@ void hl_record_say_result(const struct hl_record_request *request,
 	if (!summary->processes || request->quiet)
 		return;
 	format_unseen(summary, unseen);
-	hl_cli_note("recorded %s allocation%s of %u process%s%s%s, %s %s in use, to '%s'%s%s%s%s",
+	hl_cli_note("recorded %s allocation%s of %u process%s%s%s, %s %s in use, %s%s%s%s%s%s%s",
 		    hl_format_count((int64_t)summary->allocations, count),
 		    summary->allocations == 1 ? "" : "s", summary->processes,
 		    summary->processes == 1 ? "" : "es", unseen[0] ? ", " : "", unseen,
 		    summary->processes == 1 ? "at most" : "the largest of which had at most",
-		    hl_format_bytes(summary->peak_bytes, peak), name,
+		    hl_format_bytes(summary->peak_bytes, peak),
+		    summary->is_empty ? "and kept nothing of it" : "to '",
+		    summary->is_empty ? "" : name, summary->is_empty ? "" : "'",
 		    summary->damaged ? "; damaged: the program overwrote heapline's memory" : "",
-		    summary->incomplete ? ", which is incomplete" : "; see 'heapline top ",
+		    summary->is_empty	  ? ""
+		    : summary->incomplete ? ", which is incomplete"
+					  : "; see 'heapline top ",
 		    summary->incomplete ? "" : name, summary->incomplete ? "" : "'");
 }

@@ -894,8 +894,10 @@ void hl_collector_finish(struct hl_collector *collector, struct hl_collector_sum
 				collector->program_is_child ? " ('--wait' helps)" : "");
 	if (hl_archive_save_meta(&collector->archive, true) < 0)
 		summary->incomplete = true;
-	if (summary->incomplete)
+	if (summary->incomplete) {
 		summary->failure = collector->archive.failure.text;
+		summary->is_empty = rmdir(collector->archive.directory.path) == 0;
+	}
 	summary->warnings = collector->archive.warnings.texts;
 	*ret_summary = *summary;
 }

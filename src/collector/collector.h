@@ -56,6 +56,7 @@ struct hl_collector_summary {
 	bool damaged;	     /* some process wrote over its region */
 	bool own_malloc;     /* of some process nothing was seen, because its malloc is its own */
 	bool incomplete;     /* something could not be written in the end */
+	bool is_empty;	     /* nothing could; there is no recording */
 	const char *failure; /* then the last reason, a sentence; the collector's */
 	uint32_t unsaved;    /* processes whose last save failed */
 	const struct hl_code_runtime *nameless; /* of a process, most of whose code has no names */

@@ -114,16 +114,15 @@ static void put_subject(FILE *out, pid_t pid)
 	fprintf(out, " started=%s owner=%u", text, (unsigned)facts.uid);
 }
 
-static char *compose(const char *act, pid_t pid, int result, size_t *ret_length)
+static char *compose(const char *act, pid_t pid, const char *result, size_t *ret_length)
 {
-	char *text = NULL, reason[128];
+	char *text = NULL;
 	FILE *out = open_memstream(&text, ret_length);
 
 	if (!out)
 		return NULL;
 	fprintf(out, "act=%s result=", act);
-	const char *words = result < 0 ? strerror_r(-result, reason, sizeof(reason)) : "done";
-	put_quoted(out, words, strlen(words));
+	put_quoted(out, result, strlen(result));
 	put_subject(out, pid);
 	put_caller(out);
 	if (fclose(out) == 0)
@@ -176,7 +175,7 @@ static void send_to_log(const char *text)
 		       (const struct sockaddr *)&log, sizeof(log));
 }
 
-void hl_audit(const char *act, pid_t pid, int result)
+static void put_line(const char *act, pid_t pid, const char *result)
 {
 	if (pid == getpid()) /* it looks at itself, as to measure what a probe costs */
 		return;
@@ -190,4 +189,16 @@ void hl_audit(const char *act, pid_t pid, int result)
 	else if (text)
 		send_to_log(text);
 	errno = before;
+}
+
+void hl_audit(const char *act, pid_t pid, int result)
+{
+	char reason[128];
+
+	put_line(act, pid, result < 0 ? strerror_r(-result, reason, sizeof(reason)) : "done");
+}
+
+void hl_audit_begin(const char *act, pid_t pid)
+{
+	put_line(act, pid, "begins");
 }

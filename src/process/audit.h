@@ -10,3 +10,6 @@
  * Never waits for a reader, and what cannot be written is left out: the verb goes on in any case. Changes no errno.
  */
 void hl_audit(const char *act, pid_t pid, int result);
+
+/* The same before it is done, where heapline may be killed at it: the result is "begins", and a line with another one follows. */
+void hl_audit_begin(const char *act, pid_t pid);

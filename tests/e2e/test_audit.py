@@ -63,7 +63,8 @@ class Audit(harness.TestCase):
         process = self.named()
         said = self.heapline(*self.attach(process)[1:])
         self.assertEqual((said.status, said.stderr), (0, ""))
-        entered, left = self.lines()
+        begun, entered, left = self.lines()
+        self.check(begun, "attach", process, result='"begins"')
         self.check(entered, "attach", process)
         self.check(left, "detach", process)
         self.assertIn(f"heapline attach -p {process.pid} ", entered["command"])
@@ -72,7 +73,7 @@ class Audit(harness.TestCase):
     def test_names_cannot_forge_a_line(self):
         process = self.named('a" b\n\\=\xe9')
         self.heapline(*self.attach(process)[1:])
-        self.check(self.lines()[0], "attach", process, comm='"a\\" b\\x0a\\\\=\\xc3\\xa9"')
+        self.check(self.lines()[1], "attach", process, comm='"a\\" b\\x0a\\\\=\\xc3\\xa9"')
 
     def test_stops_are_named_and_reading_is_not(self):
         process = self.named()
@@ -148,11 +149,11 @@ class Audit(harness.TestCase):
         process = self.named()
         said = harness.run(self.attach(process, *words))
         self.assertEqual((said.status, said.stderr), (0, ""))
-        for act in ("attach", "detach"):
+        for act, result in ("attach", "begins"), ("attach", "done"), ("detach", "done"):
             line = log.recv(4096).decode()
             # authpriv (10) and notice (5), as syslog(3) begins a line
             self.assertRegex(line, r"^<85>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d heapline\[\d+\]: act=")
-            self.check(fields(line), act, process)
+            self.check(fields(line), act, process, result=f'"{result}"')
 
     def test_a_log_that_nobody_reads_holds_nobody_up(self):
         log, words = self.own_log()

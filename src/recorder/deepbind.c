@@ -8,11 +8,11 @@
 #include "recorder/spin.h"
 #include "recorder/sys.h"
 
-#include <dlfcn.h>
 #include <link.h>
 
 #define PAGE_BYTES 4096u
 
+/* A part of a module as it is mapped, with all that it holds of the file. */
 struct segment {
 	uintptr_t address; /* that it is to hold */
 	uintptr_t start;
@@ -41,20 +41,34 @@ static int find_segment(struct dl_phdr_info *module, size_t size, void *context)
 	return 0;
 }
 
-struct libc {
-	struct hl_exports exports;
-	bool is_next; /* no library comes between us and libc */
-};
+static struct {
+	const struct link_map *own, *libc; /* NULL: nothing is to be changed */
+	struct hl_exports exports;	   /* libc's */
+	/* With its symbols. Found before there are threads: that takes a lock of the loader. */
+	struct segment segment;
+	_Atomic bool is_done;
+} deepbind;
+
+/* Whether a library that comes between us and libc has ${name}, or may have it, as its table has another form: a wrapper behind us would
+ * come back to us, for ever. What was loaded at the program's start stays, so that no lock of the loader is needed. */
+static bool is_wrapped(const char *name)
+{
+	for (const struct link_map *map = deepbind.own->l_next; map && map != deepbind.libc;
+	     map = map->l_next) {
+		struct hl_exports exports = hl_exports_of(map->l_ld, map->l_addr);
+		if (!exports.hash || hl_exports_symbol(&exports, name))
+			return true;
+	}
+	return false;
+}
 
 static void redirect(void *context, const struct hl_exports *own, const Elf64_Sym *symbol)
 {
-	const struct hl_exports *libc = &((const struct libc *)context)->exports;
+	const struct hl_exports *libc = context;
 	const char *name = own->names + symbol->st_name;
 	const Elf64_Sym *found = hl_exports_symbol(libc, name);
 
-	/* A wrapper behind us would come back to us, for ever. */
-	if (!found || (!((const struct libc *)context)->is_next &&
-		       !hl_libc_same_module(dlsym(RTLD_NEXT, name), (void *)gnu_get_libc_version)))
+	if (!found || is_wrapped(name))
 		return;
 	for (; found; found = hl_exports_next_version(libc, found))
 		if (ELF64_ST_TYPE(found->st_info) == STT_FUNC)
@@ -76,30 +90,19 @@ static bool may_ask(const struct link_map *own, const struct link_map *libc)
 	return false;
 }
 
-static struct {
-	const struct link_map *own, *libc; /* NULL: nothing is to be changed */
-	_Atomic bool is_done;
-} deepbind;
-
 static void change(void)
 {
-	const struct link_map *map = deepbind.libc, *own_map = deepbind.own;
-	struct libc libc = {hl_exports_of(map->l_ld, map->l_addr), own_map->l_next == map};
-	const struct hl_exports own = hl_exports_of(own_map->l_ld, own_map->l_addr);
-	struct segment segment = {.address = (uintptr_t)libc.exports.symbols};
+	const struct hl_exports own = hl_exports_of(deepbind.own->l_ld, deepbind.own->l_addr);
+	const struct segment *segment = &deepbind.segment;
 
-	dl_iterate_phdr(find_segment, &segment);
-	if (!segment.bytes ||
-	    HL_SYS(SYS_mprotect, segment.start, segment.bytes, segment.protection | PROT_WRITE) < 0)
+	if (HL_SYS(SYS_mprotect, segment->start, segment->bytes, segment->protection | PROT_WRITE) <
+	    0)
 		return;
-	hl_exports_each(&own, redirect, &libc);
-	HL_SYS(SYS_mprotect, segment.start, segment.bytes, segment.protection);
+	hl_exports_each(&own, redirect, &deepbind.exports);
+	HL_SYS(SYS_mprotect, segment->start, segment->bytes, segment->protection);
 }
 
-/* How often a thread yields while another one changes the table. That one may wait for the loader's lock, which this one holds where it
- * runs a constructor: without an end neither would go on. */
-#define YIELDS_MAX 10000u
-
+/* Who changes the table waits for nobody, so others may wait for it whatever they hold, as the loader's lock in a constructor. */
 void hl_deepbind_complete(void)
 {
 	_Atomic uint32_t *lock = &hl_recorder->deepbind_lock;
@@ -108,17 +111,11 @@ void hl_deepbind_complete(void)
 	if (!deepbind.libc || atomic_load(&deepbind.is_done))
 		return;
 	hl_sys_block_signals(&before);
-	bool is_ours = hl_spin_try(lock);
-	for (unsigned i = 0; !is_ours && i < YIELDS_MAX && !atomic_load(&deepbind.is_done); i++) {
-		hl_sys_yield();
-		is_ours = hl_spin_try(lock);
-	}
-	if (is_ours && !atomic_load(&deepbind.is_done))
+	hl_spin_lock(lock);
+	if (!atomic_load(&deepbind.is_done))
 		change();
-	if (is_ours) {
-		atomic_store(&deepbind.is_done, true);
-		hl_spin_unlock(lock);
-	}
+	atomic_store(&deepbind.is_done, true);
+	hl_spin_unlock(lock);
 	hl_sys_restore_signals(&before);
 }
 
@@ -131,8 +128,14 @@ void hl_deepbind_begin(void)
 	    _dl_find_object((void *)gnu_get_libc_version, &of_libc) != 0 ||
 	    _dl_find_object((void *)hl_deepbind_begin, &of_own) != 0)
 		return;
+	const struct link_map *libc = of_libc.dlfo_link_map;
 	deepbind.own = of_own.dlfo_link_map;
-	deepbind.libc = of_libc.dlfo_link_map;
+	deepbind.exports = hl_exports_of(libc->l_ld, libc->l_addr);
+	deepbind.segment.address = (uintptr_t)deepbind.exports.symbols;
+	dl_iterate_phdr(find_segment, &deepbind.segment);
+	if (!deepbind.segment.bytes)
+		return;
+	deepbind.libc = libc;
 	if (may_ask(deepbind.own, deepbind.libc))
 		hl_deepbind_complete();
 }

@@ -80,13 +80,13 @@ static void count_lost(void)
 
 /*
  * Where the C library keeps the tid of a thread, from its thread pointer: glibc (struct pthread, the
- * same since 2.4) and musl. Believed where it stands there.
+ * same since 2.4) and musl. Believed where it stands there; 0, where a filter keeps it secret, stands anywhere.
  */
 static const uint16_t tid_offsets[] = {0x2d0, 0x30};
 
 static int64_t find_tid(const struct hl_attached_slot *slot, uint64_t key, uint32_t tid)
 {
-	for (size_t i = 0; i < HL_COUNT_OF(tid_offsets); i++) {
+	for (size_t i = 0; tid && i < HL_COUNT_OF(tid_offsets); i++) {
 		uint64_t place = key + tid_offsets[i];
 		if (hl_memory_page_is_readable(place & ~UINT64_C(4095)) &&
 		    *(const uint32_t *)place == tid)

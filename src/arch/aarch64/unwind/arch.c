@@ -3,7 +3,7 @@
 #include "unwind/arch.h"
 
 #include "base/machine.h"
-#include "unwind/saved.h"
+#include "unwind/step.h"
 
 /* DWARF for the Arm 64-bit Architecture, section 4.1. */
 enum dwarf_register {
@@ -83,25 +83,6 @@ hl_rule hl_arch_rule(const struct hl_cfi_state *state, bool is_signal_frame)
 	return pack(kind, HL_BP_CFA, ra->offset - bp->offset, bp->offset, cfa->offset);
 }
 
-/* Reads a word of the stack, if it may be read, and keeps it as one that the step depended on. */
-HL_READS_STACK static bool read_word(struct hl_walk *walk, uint64_t address,
-				     struct hl_arch_reads *reads, uint64_t *ret_value)
-{
-	if (!hl_memory_is_readable(walk, address)) {
-		reads->unrepeatable = true; /* it may become readable */
-		return false;
-	}
-	const uint64_t *word = (const uint64_t *)address;
-	*ret_value = *word;
-	if (reads->count < HL_COUNT_OF(reads->word)) {
-		reads->word[reads->count] = word;
-		reads->value[reads->count++] = *ret_value;
-	} else {
-		reads->unrepeatable = true;
-	}
-	return true;
-}
-
 /* The caller's frame, once its registers are known. */
 static enum hl_arch_outcome leave(struct hl_arch_frame *frame, uint64_t ra, uint64_t sp,
 				  uint64_t bp)
@@ -122,29 +103,14 @@ static enum hl_arch_outcome step_by_cfa(struct hl_walk *walk, hl_rule rule,
 	if (hl_rule_bp_of(rule) == HL_BP_RA_IN_REGISTER) {
 		reads->unrepeatable = true;
 		if (!context || step.cfa < frame->sp ||
-		    !read_word(walk, context + HL_UCONTEXT_X30, reads, &ra))
+		    !hl_step_read(walk, context + HL_UCONTEXT_X30, reads, &ra))
 			return HL_STEP_LOST;
 		return leave(frame, ra, step.cfa, bp);
 	}
-	if (step.cfa <= frame->sp || !read_word(walk, step.ra_at, reads, &ra) ||
-	    (step.bp_saved && !read_word(walk, step.bp_at, reads, &bp)))
+	if (step.cfa <= frame->sp || !hl_step_read(walk, step.ra_at, reads, &ra) ||
+	    (step.bp_saved && !hl_step_read(walk, step.bp_at, reads, &bp)))
 		return HL_STEP_LOST;
 	return leave(frame, ra, step.cfa, bp);
-}
-
-/* The interrupted frame: its program counter has not run yet, so it is looked up as it is. */
-static enum hl_arch_outcome step_signal(struct hl_walk *walk, struct hl_arch_frame *frame,
-					uint64_t *interrupted_context, struct hl_arch_reads *reads)
-{
-	uint64_t context = frame->sp;
-
-	reads->unrepeatable = true;
-	if (!read_word(walk, context + HL_UCONTEXT_RSP, reads, &frame->sp) ||
-	    !read_word(walk, context + HL_UCONTEXT_RBP, reads, &frame->bp) ||
-	    !read_word(walk, context + HL_UCONTEXT_RIP, reads, &frame->pc))
-		return HL_STEP_LOST;
-	*interrupted_context = context;
-	return frame->pc ? HL_STEP_OUT : HL_STEP_END;
 }
 
 /* ${reach}: how far outward of sp the record that x29 points at can be. */
@@ -153,8 +119,8 @@ static enum hl_arch_outcome step_frame_record(struct hl_walk *walk, struct hl_ar
 {
 	uint64_t bp, ra;
 
-	if (frame->bp - frame->sp > reach || !read_word(walk, frame->bp, reads, &bp) ||
-	    !read_word(walk, frame->bp + 8, reads, &ra))
+	if (frame->bp - frame->sp > reach || !hl_step_read(walk, frame->bp, reads, &bp) ||
+	    !hl_step_read(walk, frame->bp + 8, reads, &ra))
 		return HL_STEP_LOST;
 	return leave(frame, ra, HL_ARCH_SP_BEYOND(frame->bp, bp), bp);
 }
@@ -177,7 +143,7 @@ enum hl_arch_outcome hl_arch_step(struct hl_walk *walk, hl_rule rule, struct hl_
 			return HL_STEP_END;
 		return step_frame_record(walk, frame, UINT64_MAX, ret_reads);
 	case HL_RULE_SIGNAL:
-		return step_signal(walk, frame, interrupted_context, ret_reads);
+		return hl_step_signal(walk, frame, interrupted_context, ret_reads);
 	case HL_RULE_END:
 		return HL_STEP_END;
 	default:

@@ -3,7 +3,7 @@
 #include "unwind/arch.h"
 
 #include "unwind/cfi.h"
-#include "unwind/saved.h"
+#include "unwind/step.h"
 
 #include <string.h>
 
@@ -230,25 +230,6 @@ hl_rule hl_arch_rule(const struct hl_cfi_state *state, bool is_signal_frame)
 	return pack(&parts);
 }
 
-/* Reads a word of the stack, if it may be read, and keeps it as one that the step depended on. */
-HL_READS_STACK static bool read_word(struct hl_walk *walk, uint64_t address,
-				     struct hl_arch_reads *reads, uint64_t *ret_value)
-{
-	if (!hl_memory_is_readable(walk, address)) {
-		reads->unrepeatable = true; /* it may become readable */
-		return false;
-	}
-	const uint64_t *word = (const uint64_t *)address;
-	*ret_value = *word;
-	if (reads->count < HL_COUNT_OF(reads->word)) {
-		reads->word[reads->count] = word;
-		reads->value[reads->count++] = *ret_value;
-	} else {
-		reads->unrepeatable = true;
-	}
-	return true;
-}
-
 static bool find_cfa(struct hl_walk *walk, hl_rule rule, const struct hl_arch_frame *frame,
 		     uint64_t context, struct hl_arch_reads *reads, uint64_t *ret_cfa)
 {
@@ -269,14 +250,14 @@ static bool find_cfa(struct hl_walk *walk, hl_rule rule, const struct hl_arch_fr
 	case HL_RULE_DEREF_SP:
 	case HL_RULE_DEREF_BP:
 		base = hl_rule_kind_of(rule) == HL_RULE_DEREF_SP ? frame->sp : frame->bp;
-		if (!read_word(walk, base + offset, reads, &base))
+		if (!hl_step_read(walk, base + offset, reads, &base))
 			return false;
 		*ret_cfa = base + (uint64_t)(extra * 8);
 		return true;
 	case HL_RULE_REGISTER:
 		reads->unrepeatable = true;
 		if (!context ||
-		    !read_word(walk, context + hl_arch_ucontext_offset(extra), reads, &base))
+		    !hl_step_read(walk, context + hl_arch_ucontext_offset(extra), reads, &base))
 			return false;
 		*ret_cfa = base + offset;
 		return true;
@@ -292,11 +273,11 @@ static bool find_bp(struct hl_walk *walk, hl_rule rule, const struct hl_arch_fra
 
 	switch (hl_rule_bp_of(rule)) {
 	case HL_BP_CFA:
-		return read_word(walk, cfa + offset, reads, ret_bp);
+		return hl_step_read(walk, cfa + offset, reads, ret_bp);
 	case HL_BP_AT_BP:
-		return read_word(walk, frame->bp + offset, reads, ret_bp);
+		return hl_step_read(walk, frame->bp + offset, reads, ret_bp);
 	case HL_BP_AT_SP:
-		return read_word(walk, frame->sp + offset, reads, ret_bp);
+		return hl_step_read(walk, frame->sp + offset, reads, ret_bp);
 	default:
 		*ret_bp = frame->bp;
 		return true;
@@ -310,25 +291,11 @@ static enum hl_arch_outcome step_by_cfa(struct hl_walk *walk, hl_rule rule,
 	uint64_t cfa, ra, bp;
 
 	if (!find_cfa(walk, rule, frame, context, reads, &cfa) || cfa <= frame->sp ||
-	    !read_word(walk, cfa - 8, reads, &ra) || !find_bp(walk, rule, frame, cfa, reads, &bp))
+	    !hl_step_read(walk, cfa - 8, reads, &ra) ||
+	    !find_bp(walk, rule, frame, cfa, reads, &bp))
 		return HL_STEP_LOST;
 	*frame = (struct hl_arch_frame){.pc = ra - 1, .sp = cfa, .bp = bp};
 	return ra ? HL_STEP_OUT : HL_STEP_END;
-}
-
-/* The interrupted frame: its program counter has not run yet, so it is looked up as it is. */
-static enum hl_arch_outcome step_signal(struct hl_walk *walk, struct hl_arch_frame *frame,
-					uint64_t *interrupted_context, struct hl_arch_reads *reads)
-{
-	uint64_t context = frame->sp;
-
-	reads->unrepeatable = true;
-	if (!read_word(walk, context + HL_UCONTEXT_RSP, reads, &frame->sp) ||
-	    !read_word(walk, context + HL_UCONTEXT_RBP, reads, &frame->bp) ||
-	    !read_word(walk, context + HL_UCONTEXT_RIP, reads, &frame->pc))
-		return HL_STEP_LOST;
-	*interrupted_context = context;
-	return frame->pc ? HL_STEP_OUT : HL_STEP_END;
 }
 
 /* ${reach}: how far outward of rsp the frame that rbp points at can be. */
@@ -337,8 +304,8 @@ static enum hl_arch_outcome step_frame_pointer(struct hl_walk *walk, struct hl_a
 {
 	uint64_t bp, ra;
 
-	if (frame->bp - frame->sp > reach || !read_word(walk, frame->bp, reads, &bp) ||
-	    !read_word(walk, frame->bp + 8, reads, &ra))
+	if (frame->bp - frame->sp > reach || !hl_step_read(walk, frame->bp, reads, &bp) ||
+	    !hl_step_read(walk, frame->bp + 8, reads, &ra))
 		return HL_STEP_LOST;
 	*frame = (struct hl_arch_frame){.pc = ra - 1, .sp = frame->bp + 16, .bp = bp};
 	return ra ? HL_STEP_OUT : HL_STEP_END;
@@ -359,7 +326,7 @@ enum hl_arch_outcome hl_arch_step(struct hl_walk *walk, hl_rule rule, struct hl_
 			return HL_STEP_END;
 		return step_frame_pointer(walk, frame, UINT64_MAX, ret_reads);
 	case HL_RULE_SIGNAL:
-		return step_signal(walk, frame, interrupted_context, ret_reads);
+		return hl_step_signal(walk, frame, interrupted_context, ret_reads);
 	case HL_RULE_END:
 		return HL_STEP_END;
 	case HL_RULE_UNSUPPORTED:

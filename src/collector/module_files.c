@@ -74,7 +74,7 @@ static void drop(struct hl_held_file **link)
 	free(file);
 }
 
-/* Closes files without a process until ${most} are left, the oldest first, which are the last ones. */
+/* Closes files without a process until ${most} are left: the last ones, which have had none for longest. */
 static void close_idle(struct hl_held_files *held, unsigned most)
 {
 	while (held->idle > most) {
@@ -106,14 +106,17 @@ static void let_go(struct hl_held_files *held, struct hl_held_file *file)
 
 	if (--file->uses)
 		return;
-	if (is_on_root(file)) {
-		held->idle++;
-		close_idle(held, held->idle_max);
-		return;
-	}
 	while (*link != file)
 		link = &(*link)->next;
-	drop(link);
+	if (!is_on_root(file)) {
+		drop(link);
+		return;
+	}
+	*link = file->next;
+	file->next = held->first;
+	held->first = file;
+	held->idle++;
+	close_idle(held, held->idle_max);
 }
 
 static uint64_t mtime_ns(const struct stat *status)

@@ -40,16 +40,17 @@ bool hl_time_stamps_are_clock(const char *path)
  * processors differ. */
 static bool time_stamps_work(void)
 {
-	static uint64_t
-		until_ns; /* asked again then: in a virtual machine the processor is slow to answer */
-	static bool work;
+	static _Atomic bool work;
+	/* Asked again then: in a virtual machine the processor is slow to answer. Written last. */
+	static _Atomic uint64_t until_ns;
 	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
 
-	if (now_ns >= until_ns) {
-		work = hl_machine_clock_is_steady() && hl_time_stamps_are_clock(CLOCK_SOURCE);
-		until_ns = now_ns + HL_NS_PER_SECOND;
+	if (now_ns >= atomic_load(&until_ns)) {
+		atomic_store(&work, hl_machine_clock_is_steady() &&
+					    hl_time_stamps_are_clock(CLOCK_SOURCE));
+		atomic_store(&until_ns, now_ns + HL_NS_PER_SECOND);
 	}
-	return work;
+	return atomic_load(&work);
 }
 
 /* ---- regions ---- */

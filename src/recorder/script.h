@@ -36,6 +36,14 @@ struct hl_script_sites {
 	uint32_t names[1u << HL_SITE_HEADS_BITS];
 };
 
+/* Both under the lock of ${sites}. *${ret_name} becomes where in its area ${text} stands; false without room. */
+bool hl_script_sites_put_name(struct hl_script_sites *sites, struct hl_region_map *region,
+			      const char *text, uint32_t bytes, uint32_t *ret_name);
+
+/* The number of ${site}, entered if it is new; 0 without room. */
+uint32_t hl_script_sites_put(struct hl_script_sites *sites, struct hl_region_map *region,
+			     struct hl_region_site site);
+
 /* What one thread knows; made at its first allocation with a provider. */
 struct hl_script_thread;
 

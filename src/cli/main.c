@@ -27,14 +27,28 @@ int hl_verb_run(const struct hl_verb *verb, void *request, int argc, char **argv
 
 /* ---- the library ---- */
 
-/* A program with file capabilities may have been linked into a folder of its user, who has not got them. */
+/*
+ * A program with file capabilities may have been linked into a folder of a user who has not got them, and could exchange what lies
+ * there between a look at it and its use. So no one but root may change any name on the way, and none is a link.
+ */
 static bool is_trusted(const char *path)
 {
+	char part[PATH_MAX + sizeof(HL_PRIVATE_FROM_BIN LIBRARY)];
+	size_t length = 0;
 	struct stat file;
 
 	if (!getauxval(AT_SECURE))
 		return access(path, R_OK) == 0;
-	return stat(path, &file) == 0 && !file.st_uid && !(file.st_mode & (S_IWGRP | S_IWOTH));
+	if (path[0] != '/')
+		return false;
+	do {
+		length += 1 + strcspn(path + length + 1, "/");
+		snprintf(part, sizeof(part), "%.*s", (int)length, path);
+		if (lstat(part, &file) < 0 || file.st_uid || S_ISLNK(file.st_mode) ||
+		    file.st_mode & (S_IWGRP | S_IWOTH))
+			return false;
+	} while (path[length]);
+	return S_ISREG(file.st_mode);
 }
 
 /* Beside the program in a build, elsewhere in an installation, which may have been moved. */

@@ -4,8 +4,10 @@
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 
 import harness
@@ -76,6 +78,23 @@ class Capabilities(harness.TestCase):
                         said = self.run_with(command, [other for other in names if other != name], pid)
                         self.assertEqual(said.status, 1, said.stdout)
                         self.assertRegex(said.stderr, f"CAP_{name}|needs root|'heapline pod' shows what can be had")
+
+    def test_with_capabilities_of_its_own_no_library_is_loaded_from_a_folder_of_its_user(self):
+        folder = Path(tempfile.mkdtemp(dir="/var/lib", prefix="heapline-test-"))  # all of whose folders are root's
+        self.addCleanup(shutil.rmtree, folder)
+        os.chmod(folder, 0o755)
+        library = folder / "heapline-verbs.so"
+        for path in (harness.HEAPLINE, f"{harness.BUILD}/{library.name}"):
+            shutil.copy(path, folder)
+        if harness.run([harness.need("setcap"), "cap_sys_ptrace+ep", str(folder / "heapline")]).status:
+            self.skipTest("no file may have capabilities here")
+        run = [harness.need("setpriv"), f"--reuid={WATCHER}", f"--regid={WATCHER}", "--clear-groups", str(folder / "heapline"), "version"]
+        said = harness.run(run)
+        self.assertEqual(said.status, 0, said.stderr)
+        library.write_text("not a library")
+        self.assertIn(str(library), harness.run(run).stderr)
+        os.chown(folder, WATCHER, WATCHER)
+        self.assertNotIn(str(library), harness.run(run).stderr)
 
 
 if __name__ == "__main__":

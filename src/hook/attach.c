@@ -7,8 +7,6 @@
 #include "hook/attach_parts.h"
 #include "process/process.h"
 
-#include <asm/hwcap2.h>
-#include <asm/prctl.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -18,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -377,12 +374,6 @@ bool hl_attach_set_state(struct hl_attach *attach, enum hl_record_state state)
 
 /* ---- whether a sandbox permits it ---- */
 
-/* Whether programs may read the thread pointer by an instruction; else the recorder asks the kernel. */
-static bool has_rdfsbase(void)
-{
-	return getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE;
-}
-
 /*
  * What the recorder calls at its start, at its end, and now and then on the target's threads, in any
  * mode; the other system calls are ours. man/heapline-record.1.scd and man/heapline-attach.1.scd list
@@ -425,11 +416,11 @@ static int check_sandbox(struct hl_attach *attach, struct hl_error *err)
 		{"pread64", SYS_pread64, {0}},
 		{"getcwd", SYS_getcwd, {0}},
 		{"close", SYS_close, {0}},
-		{"arch_prctl", SYS_arch_prctl, {ARCH_GET_FS}},
+		{HL_THREAD_POINTER_NAME, HL_THREAD_POINTER_CALL, {HL_THREAD_POINTER_ARGUMENT}},
 	};
 
-	return hl_remote_check_calls(attach->remote, calls, HL_COUNT_OF(calls) - has_rdfsbase(),
-				     err);
+	return hl_remote_check_calls(attach->remote, calls,
+				     HL_COUNT_OF(calls) - hl_reads_thread_pointer(), err);
 }
 
 /* Room for trampolines near libraries that come later is mapped by the target itself. */
@@ -557,9 +548,10 @@ static bool may_read_clock(struct hl_attach *attach, uint64_t stack_top)
 	uint64_t at = stack_top - sizeof(uint64_t);
 	int32_t state = 0;
 
-	return hl_remote_syscall(attach->remote, SYS_prctl, PR_GET_TSC, (long)at, 0, 0, 0, 0) ==
-		       0 &&
-	       hl_remote_read(attach->remote, at, &state, sizeof(state)) && state == PR_TSC_ENABLE;
+	long r = hl_remote_syscall(attach->remote, SYS_prctl, PR_GET_TSC, (long)at, 0, 0, 0, 0);
+	if (r < 0)
+		return r == -EINVAL && HL_CLOCK_IS_FREE;
+	return hl_remote_read(attach->remote, at, &state, sizeof(state)) && state == PR_TSC_ENABLE;
 }
 
 /* With one thread stopped. */
@@ -587,7 +579,7 @@ static int start_by_thread(struct hl_attach *attach, uint64_t region_bytes)
 		.stack_end = found->stack_end,
 		.has_glibc_chunks = found->has_glibc_chunks,
 		.may_read_tsc = may_read_tsc,
-		.may_read_fs_base = has_rdfsbase(),
+		.may_read_fs_base = hl_reads_thread_pointer(),
 		/* In another namespace of processes it has another number, or none. */
 		.collector_pid = (pid_t)attach->record.target_pid == attach->pid ? getpid() : 0,
 		.counts_layers = attach->counts_layers,
@@ -610,6 +602,7 @@ static int start_by_thread(struct hl_attach *attach, uint64_t region_bytes)
 		attach->region_fd = -1; /* closed by it */
 	return r < 0 ? r : result;
 }
+
 int hl_attach_patch(struct hl_attach *attach, uint64_t region_bytes, struct hl_error *err)
 {
 	struct hl_error ignored;

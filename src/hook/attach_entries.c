@@ -27,24 +27,6 @@ static bool range_holds(const struct code_range *ranges, size_t count, uint64_t 
 
 #define STACK_WORDS 2048
 
-/*
- * A signal frame on x86-64 Linux: the address of the restorer, then the ucontext. rip is the 17th of
- * its registers. Source: arch/x86/include/asm/sigframe.h and uapi/asm/sigcontext.h of the kernel.
- */
-#define SIGNAL_FRAME_RIP_WORD 22
-
-/* mov $15, %rax or %eax; syscall: as the restorers of glibc and of musl. */
-static bool is_restorer(const struct hl_remote *remote, uint64_t address)
-{
-	static const uint8_t with_rax[] = {0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05};
-	static const uint8_t with_eax[] = {0xb8, 15, 0, 0, 0, 0x0f, 0x05};
-	uint8_t code[sizeof(with_rax)];
-
-	return hl_remote_read(remote, address, code, sizeof(code)) &&
-	       (!memcmp(code, with_rax, sizeof(with_rax)) ||
-		!memcmp(code, with_eax, sizeof(with_eax)));
-}
-
 /* All by one call, up to the first page that is not there: threads are stopped meanwhile, and there may be
  * hundreds. Negative where that is forbidden. */
 static ssize_t read_at_once(pid_t tid, uint64_t start, uint64_t words[STACK_WORDS])
@@ -59,7 +41,7 @@ static ssize_t read_at_once(pid_t tid, uint64_t start, uint64_t words[STACK_WORD
 static size_t read_stack(const struct hl_remote *remote, const struct hl_remote_thread *thread,
 			 uint64_t words[STACK_WORDS])
 {
-	uint64_t start = thread->registers.rsp & ~UINT64_C(7), at = start;
+	uint64_t start = hl_thread_registers_sp(&thread->registers) & ~UINT64_C(7), at = start;
 	uint64_t end = start + STACK_WORDS * sizeof(*words);
 
 	ssize_t got = read_at_once(thread->tid, start, words);
@@ -83,9 +65,9 @@ static bool will_return(const struct hl_remote *remote, const struct hl_remote_t
 	uint64_t words[STACK_WORDS];
 
 	size_t read = read_stack(remote, thread, words);
-	for (size_t i = 0; i + SIGNAL_FRAME_RIP_WORD < read; i++)
-		if (range_holds(ranges, count, words[i + SIGNAL_FRAME_RIP_WORD]) &&
-		    is_restorer(remote, words[i]))
+	for (size_t i = 0; i + HL_SIGNAL_FRAME_WORDS <= read; i++)
+		if (range_holds(ranges, count, words[i + HL_SIGNAL_FRAME_PC]) &&
+		    hl_remote_is_signal_frame(remote, &words[i]))
 			return true;
 	return false;
 }
@@ -132,8 +114,6 @@ static bool is_there(const struct hl_attach *attach)
 #define PATCH_WAIT_NS	(3 * HL_NS_PER_SECOND)
 #define PATCH_PAUSE_NS	500000
 
-#define BREAKPOINT 0xcc
-
 /* Only the bytes of the jump change, but a loop among the moved instructions may lead back to them. */
 static size_t ranges_of_entries(const struct hl_attach *attach,
 				struct code_range ranges[HL_ENTRIES_MAX])
@@ -146,12 +126,13 @@ static size_t ranges_of_entries(const struct hl_attach *attach,
 }
 
 /* The patch among whose moved instructions the thread stands; at the first it will find the jump. */
-static const struct hl_attach_patch *find_under(const struct hl_attach *attach,
-						const struct hl_remote_thread *thread,
-						uint64_t *ret_offset)
+static const struct hl_attach_patch *
+find_under(const struct hl_attach *attach, struct hl_remote_thread *thread, uint64_t *ret_offset)
 {
+	uint64_t pc = *hl_thread_registers_pc(&thread->registers);
+
 	for (uint32_t i = 0; i < attach->record.patch_count; i++) {
-		*ret_offset = thread->registers.rip - attach->record.patches[i].address;
+		*ret_offset = pc - attach->record.patches[i].address;
 		if (*ret_offset > 0 && *ret_offset < attach->patches[i].entry_bytes)
 			return &attach->patches[i];
 	}
@@ -188,7 +169,8 @@ static bool move_out(struct hl_attach *attach)
 		const struct hl_attach_patch *patch = find_under(attach, &threads[i], &offset);
 		if (!patch)
 			continue;
-		threads[i].registers.rip = patch->trampoline + patch->twin[offset];
+		*hl_thread_registers_pc(&threads[i].registers) =
+			patch->trampoline + patch->twin[offset];
 		if (hl_remote_set_registers(&threads[i]) < 0)
 			return false;
 	}
@@ -246,9 +228,10 @@ static bool set_word(struct hl_attach *attach, uint32_t index, uint64_t value)
 		hl_remote_write(attach->remote, patch->word, &value, sizeof(value)));
 }
 
-/* The kernel's breakpoint for a uprobe, one byte, stays where it has been put over a jump. */
+/* The kernel's breakpoint for a uprobe stays where it has been put over a jump. */
 static bool restore_entry(struct hl_attach *attach, uint32_t index)
 {
+	static const uint8_t uprobe[] = {HL_UPROBE_BYTES};
 	const struct hl_record_patch *patch = &attach->record.patches[index];
 	uint8_t jump[HL_PATCH_BYTES], original[HL_PATCH_BYTES];
 
@@ -258,7 +241,8 @@ static bool restore_entry(struct hl_attach *attach, uint32_t index)
 		return true;
 	if (has_code(attach, patch->address, jump))
 		return set_word(attach, index, 0) && write_entry(attach, patch->address, original);
-	jump[0] = original[0] = BREAKPOINT;
+	memcpy(jump, uprobe, sizeof(uprobe));
+	memcpy(original, uprobe, sizeof(uprobe));
 	if (has_code(attach, patch->address, jump))
 		return write_entry(attach, patch->address, original);
 	return has_gone(attach, patch);
@@ -463,7 +447,7 @@ static bool will_call_hook(const struct hl_attached *attached,
 {
 	uint64_t registers[sizeof(thread->registers) / 8];
 
-	if (!attached->object_real[0] || (int64_t)thread->registers.orig_rax >= 0)
+	if (!attached->object_real[0] || hl_thread_registers_call(&thread->registers) >= 0)
 		return false;
 	memcpy(registers, &thread->registers, sizeof(registers));
 	for (size_t i = 0; i < HL_COUNT_OF(registers); i++)
@@ -504,7 +488,7 @@ static int32_t frames_inside(struct hl_attach *attach, const struct hl_attached 
 }
 
 /* Whether the stopped thread has left the recorder, into which no way leads any more. */
-static bool is_outside(struct hl_attach *attach, const struct hl_remote_thread *thread)
+static bool is_outside(struct hl_attach *attach, struct hl_remote_thread *thread)
 {
 	struct code_range ranges[HL_RECORD_BLOCKS_MAX];
 	struct hl_attached attached;
@@ -513,9 +497,10 @@ static bool is_outside(struct hl_attach *attach, const struct hl_remote_thread *
 		ranges[i] = (struct code_range){attach->record.blocks[i].address,
 						attach->record.blocks[i].address +
 							attach->record.blocks[i].bytes};
-	if (range_holds(ranges, attach->record.block_count, thread->registers.rip) ||
+	if (range_holds(ranges, attach->record.block_count,
+			*hl_thread_registers_pc(&thread->registers)) ||
 	    !read_attached(attach, &attached) || will_call_hook(&attached, thread) ||
-	    frames_inside(attach, &attached, thread->registers.fs_base))
+	    frames_inside(attach, &attached, hl_thread_registers_thread(&thread->registers)))
 		return false;
 	return !will_return(attach->remote, thread, ranges, attach->record.block_count);
 }

@@ -106,7 +106,7 @@ struct hl_attach_block {
 };
 
 /* For one patch: the way to the hook, and the trampoline, with the first instruction before it. */
-#define HL_ATTACH_ROOM_MAX (32 + 16 + HL_TRAMPOLINE_MAX)
+#define HL_ATTACH_ROOM_MAX (HL_WAY_MAX + 16 + HL_TRAMPOLINE_MAX)
 
 #define HL_ATTACH_NO_RULE (-1)
 

@@ -19,11 +19,11 @@
 
 /* ---- room: holes between mappings ---- */
 
-/* Less than 2^31, for the few bytes by which displacements are counted from another place. */
-#define REACH ((UINT64_C(1) << 31) - HL_ATTACH_PAGE_BYTES)
+/* Less than a jump has, for the few bytes by which displacements are counted from another place. */
+#define REACH (HL_PATCH_REACH - HL_ATTACH_PAGE_BYTES)
 
 #define LOWEST	      UINT64_C(0x10000) /* vm.mmap_min_addr, usually */
-#define ADDRESSES_END UINT64_C(0x7ffffffff000)
+#define ADDRESSES_END (HL_USER_END - HL_ATTACH_PAGE_BYTES)
 
 /* What [heap] may still grow into, and what [stack] may. */
 #define HEAP_GROWTH  (UINT64_C(1) << 30)
@@ -404,7 +404,8 @@ void hl_attach_forget_blocks(struct hl_attach *attach)
 static int no_room(const struct hl_attach *attach, const char *module, struct hl_error *err)
 {
 	return hl_error_set(err, -ENOMEM,
-			    "process %d has no free addresses within 2 GiB of the code of '%s'",
+			    "process %d has no free addresses within " HL_PATCH_REACH_TEXT
+			    " of the code of '%s'",
 			    attach->pid, module);
 }
 
@@ -471,28 +472,13 @@ static int choose_block(struct hl_attach *attach, const struct hl_entry *entry,
 	return make_block(attach, entry, HL_ATTACH_PAGE_BYTES, err);
 }
 
-/* The way from an entry to ${hook}, wherever that is; on it ${stack_bytes} are added to the stack
- * pointer, which the function's first instruction has taken. Where it begins. */
+/* The way from an entry to ${hook}, see relocate.h. Where it begins. */
 static uint64_t put_way(struct hl_attach_block *block, int32_t stack_bytes, uint64_t hook)
 {
-	static const uint8_t add[] = {0x48, 0x8d, 0xa4, 0x24};	/* lea stack_bytes(%rsp), %rsp */
-	static const uint8_t jump[] = {0xff, 0x25, 0, 0, 0, 0}; /* jmp *0(%rip) */
 	uint64_t at = block->address + block->used;
-	uint8_t *code = block->bytes + block->used, *start = code;
+	size_t bytes = hl_relocate_way(at, stack_bytes, hook, block->bytes + block->used);
 
-	if (stack_bytes) {
-		memcpy(code, add, sizeof(add));
-		memcpy(code + sizeof(add), &stack_bytes, sizeof(stack_bytes));
-		code += sizeof(add) + sizeof(stack_bytes);
-	}
-	if (hl_relocate_jump(at + (uint64_t)(code - start), hook, code) == 0) {
-		code += HL_PATCH_BYTES;
-	} else {
-		memcpy(code, jump, sizeof(jump));
-		memcpy(code + sizeof(jump), &hook, sizeof(hook));
-		code += sizeof(jump) + sizeof(hook);
-	}
-	block->used += ((uint64_t)(code - start) + 15) & ~UINT64_C(15);
+	block->used += (bytes + 15) & ~UINT64_C(15);
 	return at;
 }
 

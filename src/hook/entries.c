@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Decides which functions a process allocates by; see entries.h. */
 #include "hook/entries.h"
+#include "hook/machine.h"
 
 #include "allocators/traits.h"
 #include "base/cleanup.h"
@@ -481,7 +482,7 @@ static uint64_t find_clock(const struct hl_objects *objects)
 	elf_version(EV_CURRENT);
 	Elf *elf = elf_memory(content, size);
 	if (elf && hl_elf_is_native(elf) && hl_elf_address(elf, 0, true, &first) &&
-	    hl_elf_find_symbol(elf, HL_ELF_DYNSYM, "__vdso_clock_gettime", &address))
+	    hl_elf_find_symbol(elf, HL_ELF_DYNSYM, HL_VDSO_CLOCK, &address))
 		clock = map->start + address - first;
 	elf_end(elf);
 	return clock;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Reads the ELF objects of a process, from their files and its memory, and looks in them for what rules name; see entries.h. */
 #include "hook/entries.h"
+#include "hook/machine.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
@@ -211,9 +212,10 @@ static void read_relocation(const struct hl_objects *objects, const struct hl_ob
 	GElf_Sym symbol;
 	size_t i;
 
-	if (type == R_X86_64_IRELATIVE)
+	if (type == HL_RELOCATION_INDIRECT)
 		read_indirect(objects, object, entry);
-	if ((type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT && type != R_X86_64_64) ||
+	if ((type != HL_RELOCATION_SLOT && type != HL_RELOCATION_DATA &&
+	     type != HL_RELOCATION_WORD) ||
 	    entry->r_addend || !symbols ||
 	    !gelf_getsym(symbols, (int)GELF_R_SYM(entry->r_info), &symbol))
 		return;

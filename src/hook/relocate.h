@@ -8,13 +8,11 @@
 #pragma once
 
 #include "base/error.h"
+#include "hook/machine.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define HL_PATCH_BYTES	    5u /* jmp rel32 */
-#define HL_ENTRY_MAX	    24u
-#define HL_TRAMPOLINE_MAX   128u
 #define HL_RELOCATE_NO_TWIN 0xffu
 
 struct hl_relocated {
@@ -57,3 +55,8 @@ size_t hl_relocate_first(const uint8_t *code, size_t code_bytes, uint64_t addres
 
 /* Writes the patch: a jump from ${address} to ${hook}. -ERANGE when that is too far. */
 int hl_relocate_jump(uint64_t address, uint64_t hook, uint8_t ret_code[HL_PATCH_BYTES]);
+
+/* Writes the way at ${at} from an entry to ${hook}, wherever that is, which undoes the first instruction by ${stack_bytes}.
+ * Its bytes. */
+size_t hl_relocate_way(uint64_t at, int32_t stack_bytes, uint64_t hook,
+		       uint8_t ret_code[HL_WAY_MAX]);

@@ -263,8 +263,11 @@ static bool waits_for_child(pid_t tid)
 
 	if (hl_proc_read(tid, "syscall", text, sizeof(text)) > 0)
 		sscanf(text, "%ld %lx", &number, &flags);
-	return number == SYS_vfork || number == SYS_clone3 ||
-	       (number == SYS_clone && (flags & CLONE_VFORK));
+#ifdef SYS_vfork /* older machines have it */
+	if (number == SYS_vfork)
+		return true;
+#endif
+	return number == SYS_clone3 || (number == SYS_clone && (flags & CLONE_VFORK));
 }
 
 /* What makes a thread late, for a sentence. */
@@ -342,7 +345,7 @@ static int await_thread(struct hl_remote *remote, struct hl_remote_thread *threa
 {
 	int r = hl_remote_await_interrupt(remote, thread->tid, deadline_ns);
 
-	if (r == 0 && hl_remote_trace(PTRACE_GETREGS, thread->tid, 0, &thread->registers) < 0)
+	if (r == 0 && hl_thread_registers_read(thread->tid, &thread->registers) < 0)
 		r = -ESRCH;
 	if (r == -ESRCH) {
 		hl_guardian_lower(remote->guardian, thread->tid);
@@ -659,7 +662,7 @@ struct hl_remote_thread *hl_remote_threads(struct hl_remote *remote, size_t *ret
 
 int hl_remote_set_registers(struct hl_remote_thread *thread)
 {
-	return hl_remote_trace(PTRACE_SETREGS, thread->tid, 0, &thread->registers) < 0 ? -errno : 0;
+	return hl_thread_registers_write(thread->tid, &thread->registers) < 0 ? -errno : 0;
 }
 
 /* ---- going on ---- */
@@ -668,7 +671,7 @@ int hl_remote_set_registers(struct hl_remote_thread *thread)
 static void let_go(struct hl_remote *remote, struct hl_remote_thread *thread)
 {
 	if (thread->changed)
-		hl_remote_trace(PTRACE_SETREGS, thread->tid, 0, &thread->registers);
+		hl_thread_registers_write(thread->tid, &thread->registers);
 	hl_guardian_lower(remote->guardian, thread->tid);
 	drop(remote, thread, hl_remote_trace(PTRACE_DETACH, thread->tid, 0, NULL) < 0);
 }

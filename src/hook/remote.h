@@ -12,7 +12,9 @@
 
 #include "base/error.h"
 #include "base/seccomp.h"
+#include "hook/machine.h"
 #include "process/maps.h"
+#include "process/registers.h"
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -21,7 +23,6 @@
 #include <stdint.h>
 #include <sys/ptrace.h>
 #include <sys/types.h>
-#include <sys/user.h>
 
 struct hl_remote;
 
@@ -105,9 +106,9 @@ int hl_remote_check_calls(struct hl_remote *remote, const struct hl_seccomp_call
 
 struct hl_remote_thread {
 	pid_t tid;
-	struct user_regs_struct registers; /* as they will go on */
-	bool changed;			   /* registers are to be written back */
-	bool stopped;			   /* false: it was asked to, and has not yet */
+	struct hl_thread_registers registers; /* as they will go on */
+	bool changed;			      /* registers are to be written back */
+	bool stopped;			      /* false: it was asked to, and has not yet */
 };
 
 /*
@@ -175,18 +176,28 @@ void hl_guardian_lower(struct hl_guardian *guardian, pid_t tid);
 
 /* ---- what the files behind remote.h share ---- */
 
-/* Instructions that a process has mapped anyway, by which a thread of it makes calls for us: addresses; 0 where none was found. */
+/* What a process has mapped anyway, by which a thread of it makes calls for us. */
+enum hl_gadget {
+	HL_GADGET_SYSCALL,   /* a system call, and returns */
+	HL_GADGET_SIGRETURN, /* rt_sigreturn(2) */
+	HL_GADGET_EXCHANGE, /* where that needs the register of results: keeps the result, and returns */
+	HL_GADGET_COUNT,
+};
+
 struct hl_gadgets {
-	uint64_t syscall;   /* syscall; ret */
-	uint64_t sigreturn; /* mov $__NR_rt_sigreturn, %eax; syscall */
-	uint64_t exchange;  /* xchg %eax, %REGISTER; ret */
+	union {
+		uint64_t at[HL_GADGET_COUNT]; /* addresses; 0 where none was found */
+		struct {
+			uint64_t syscall, sigreturn, exchange;
+		};
+	};
 	uint8_t exchange_opcode;
 
 	/* Where one is missing, all are written over the program's entry point, which has run and
 	 * does not run again. */
 	uint64_t entry; /* 0: none is missing */
 	bool are_planted;
-	uint8_t displaced[12];
+	uint8_t displaced[sizeof(hl_gadgets_planted)];
 };
 
 /* The thread that makes remote calls, from the first one until threads go on. */
@@ -196,8 +207,9 @@ struct hl_remote_caller {
 	uint64_t frame;	       /* returns the thread to what it did, see remote_call.c */
 	uint64_t borrowed;     /* start of frame_bytes() that are to be zero again; 0: none */
 	uint64_t late_signals; /* 1 << number - 1: came meanwhile, to be sent again */
-	uint8_t *xstate;       /* its own, as PTRACE_GETREGSET gives it */
+	uint8_t *xstate;       /* its own vector registers, as PTRACE_GETREGSET gives them */
 	size_t xstate_bytes;
+	int xstate_set;
 	bool has_filter;	/* of system calls */
 	bool called_a_function; /* which may have changed the xstate */
 };
@@ -262,3 +274,45 @@ int hl_remote_call_begin(struct hl_remote *remote, struct hl_remote_thread *thre
 /* Returns the caller, if there is one, to what it did; it stays stopped. 0; -ESRCH; -EAGAIN when it
  * did not stop in time: it returns by itself. */
 int hl_remote_call_end(struct hl_remote *remote);
+
+/* Of a system call, for tracers only: it is to be made again; see Linux' linux/errno.h. */
+static inline bool hl_remote_is_restart(long result)
+{
+	return result <= -512 && result >= -516 && result != -515;
+}
+
+/* ---- what they need of the machine: arch/MACHINE/hook/remote_machine.c ---- */
+
+struct hl_gadget_code {
+	enum hl_gadget kind;
+	uint8_t count;
+	uint8_t bytes[9];
+};
+
+/* All encodings that are looked for. */
+extern const struct hl_gadget_code hl_gadget_codes[];
+extern const size_t hl_gadget_code_count;
+
+/*
+ * Makes the frame that ends at ${top} for what remote->caller has, and ${registers}: in ${bytes}, of HL_REMOTE_FRAME_BYTES
+ * more than the vector registers have, what is to lie from ${ret_start} on. What the stack pointer has to be where the
+ * sigreturn gadget begins; 0 where there is no room for all.
+ */
+uint64_t hl_remote_make_frame(const struct hl_remote *remote,
+			      const struct hl_thread_registers *registers, uint64_t top,
+			      uint8_t *bytes, uint64_t *ret_start);
+
+/* Sets ${registers}, those of a thread with that frame, so that it goes on at ${pc}: a function, which returns to the frame, or
+ * one of the gadgets. Then, what it goes on with. */
+void hl_remote_begin(struct hl_thread_registers *registers, const struct hl_gadgets *gadgets,
+		     uint64_t frame, uint64_t pc);
+void hl_remote_pass(struct hl_thread_registers *registers, long number, const long arguments[6]);
+
+/* Whether the thread is about to enter rt_sigreturn(2) by that frame; then, what the function has returned. */
+bool hl_remote_is_at_return(const struct hl_thread_registers *registers, uint64_t frame);
+int32_t hl_remote_function_result(const struct hl_thread_registers *registers,
+				  const struct hl_gadgets *gadgets);
+
+/* Whether ${words} of a stack, HL_SIGNAL_FRAME_WORDS, are of a signal's frame: then one is the program counter that it
+ * returns to. */
+bool hl_remote_is_signal_frame(const struct hl_remote *remote, const uint64_t *words);

@@ -27,7 +27,7 @@
 static bool is_permitted(const struct sock_filter *filter, size_t filter_count,
 			 const struct hl_seccomp_call *call)
 {
-	struct seccomp_data data = {.nr = call->number, .arch = AUDIT_ARCH_X86_64};
+	struct seccomp_data data = {.nr = call->number, .arch = HL_MACHINE_AUDIT};
 
 	memcpy(data.args, call->args, sizeof(data.args));
 	return hl_seccomp_permits(filter, filter_count, &data);
@@ -54,8 +54,6 @@ static const struct hl_seccomp_call *seccomp_find_forbidden(const struct sock_fi
 #define LOADING_PATIENCE_NS (UINT64_C(86400) * HL_NS_PER_SECOND)
 
 #define CATCH_OPTIONS ((uintptr_t)(PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD))
-
-#define TRAP_OPCODE UINT64_C(0xcc) /* int3 */
 
 int hl_remote_catch(pid_t child, struct hl_error *err)
 {
@@ -105,7 +103,7 @@ static int set_breakpoint(const struct hl_remote *remote, struct entry *ret_entr
 
 	errno = 0;
 	uint64_t code = (uint64_t)hl_remote_trace(PTRACE_PEEKTEXT, remote->pid, address, NULL);
-	uint64_t with_trap = (code & ~UINT64_C(0xff)) | TRAP_OPCODE;
+	uint64_t with_trap = (code & ~HL_BREAKPOINT_MASK) | HL_BREAKPOINT_CODE;
 	if (errno ||
 	    hl_remote_trace(PTRACE_POKETEXT, remote->pid, address, (const void *)with_trap) < 0)
 		return -errno;
@@ -129,7 +127,7 @@ static void free_child(struct hl_remote *remote, const struct entry *entry)
 
 /* Signals on the way are the program's. It may have become another program, which has another entry. */
 static int await_breakpoint(struct hl_remote *remote, struct entry *entry,
-			    struct user_regs_struct *ret_registers)
+			    struct hl_thread_registers *ret_registers)
 {
 	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + LOADING_PATIENCE_NS;
 	uintptr_t signal = 0;
@@ -142,10 +140,11 @@ static int await_breakpoint(struct hl_remote *remote, struct entry *entry,
 			r = set_breakpoint(remote, entry);
 		else if (r == 0 && status >> 16 == PTRACE_EVENT_FORK)
 			free_child(remote, entry);
-		if (r == 0 && hl_remote_trace(PTRACE_GETREGS, remote->pid, 0, ret_registers) < 0)
+		if (r == 0 && hl_thread_registers_read(remote->pid, ret_registers) < 0)
 			r = -ESRCH;
-		if (r < 0 || (!(status >> 16) && WSTOPSIG(status) == SIGTRAP &&
-			      ret_registers->rip == entry->address + 1))
+		if (r < 0 ||
+		    (!(status >> 16) && WSTOPSIG(status) == SIGTRAP &&
+		     *hl_thread_registers_pc(ret_registers) == entry->address + HL_BREAKPOINT_STEP))
 			return r;
 		signal = status >> 16 ? 0 : (uintptr_t)WSTOPSIG(status);
 	}
@@ -155,7 +154,7 @@ static int await_breakpoint(struct hl_remote *remote, struct entry *entry,
 static int remote_run_to_entry(struct hl_remote *remote)
 {
 	const uintptr_t with_forks = CATCH_OPTIONS | PTRACE_O_TRACEFORK;
-	struct user_regs_struct registers;
+	struct hl_thread_registers registers;
 	struct entry entry = {0};
 
 	int r = set_breakpoint(remote, &entry);
@@ -166,10 +165,10 @@ static int remote_run_to_entry(struct hl_remote *remote)
 	if (r < 0)
 		return r;
 	hl_remote_trace(PTRACE_SETOPTIONS, remote->pid, 0, (const void *)CATCH_OPTIONS);
-	registers.rip = entry.address;
+	*hl_thread_registers_pc(&registers) = entry.address;
 	if (hl_remote_trace(PTRACE_POKETEXT, remote->pid, entry.address, (const void *)entry.code) <
 		    0 ||
-	    hl_remote_trace(PTRACE_SETREGS, remote->pid, 0, &registers) < 0)
+	    hl_thread_registers_write(remote->pid, &registers) < 0)
 		return -errno;
 	hl_remote_trace(PTRACE_INTERRUPT, remote->pid, 0, NULL);
 	hl_remote_trace(PTRACE_CONT, remote->pid, 0, NULL);
@@ -474,7 +473,10 @@ static int check_program(struct hl_remote *remote, struct hl_error *err)
 	}
 	if (r < 0)
 		return r;
-	if (hl_maps_are_32_bit(&maps))
+	if (sysconf(_SC_PAGESIZE) != 4096)
+		reason = "the system has pages of more than 4 KiB, where attach is not available "
+			 "yet";
+	else if (hl_maps_are_32_bit(&maps))
 		reason = "it is a 32-bit program";
 	else if (has_shadow_stack(remote->pid))
 		reason = "it has a shadow stack";
@@ -497,7 +499,7 @@ static int take_caught(struct hl_remote *remote, enum beginning beginning, struc
 	struct hl_remote_thread *thread = r == 0 ? hl_remote_add(remote, remote->pid) : NULL;
 	if (r == 0 && !thread)
 		r = -ENOMEM;
-	if (r == 0 && hl_remote_trace(PTRACE_GETREGS, remote->pid, 0, &thread->registers) < 0)
+	if (r == 0 && hl_thread_registers_read(remote->pid, &thread->registers) < 0)
 		r = -ESRCH;
 	if (thread)
 		thread->stopped = true;

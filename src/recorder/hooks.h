@@ -24,7 +24,7 @@ void hl_hooks_mapping_record(bool wanted);
 
 /*
  * The hook of ${NAME}. In the image that is brought into a running process it is a function of its
- * own, which is reached by a stub (image/stubs.c): the patched function has its name.
+ * own, which is reached by a stub (image/stubs.S): the patched function has its name.
  */
 #ifdef HL_ATTACHED
 #define HL_HOOK(NAME) hl_image_##NAME

@@ -16,9 +16,8 @@ struct hl_thread;
 
 #ifdef HL_ATTACHED
 
+#include "recorder/stub_numbers.h"
 #include "region/attached.h"
-
-#define HL_SELF_BITS 12
 
 extern HL_HIDDEN struct hl_attached_slot hl_self_slots[1u << HL_SELF_BITS];
 
@@ -36,8 +35,6 @@ static inline uint64_t hl_self_key(void)
 {
 	return hl_machine_thread_pointer();
 }
-
-#define HL_SELF_MIX 0x9e3779b97f4a7c15 /* for the assembler, too */
 
 static inline uint32_t hl_self_place(uint64_t key)
 {

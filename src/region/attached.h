@@ -3,8 +3,7 @@
  * What heapline and the recorder that it brings into a running process say to each other.
  *
  * The recorder's image is a shared object without undefined symbols and without thread-local
- * storage. heapline lays it out in private anonymous memory of the target, applies its relocations (all of
- * kind R_X86_64_RELATIVE), finds the symbol "hl_attached", and calls `start` on a stopped thread.
+ * storage. heapline lays it out in private anonymous memory of the target, applies its relocations (all relative), finds the symbol "hl_attached", and calls `start` on a stopped thread.
  *
  *	hook	    a function of the image that takes the place of one of the target's
  *	entry	    the first bytes of a function of the target, which a patch makes a jump to its hook
@@ -60,13 +59,13 @@ enum hl_object_hook {
 };
 
 /*
- * What the image knows of a thread. Slots are found by the thread pointer, %fs:0, which is its own
- * address in every process with threads of glibc or musl; threads without one pass through. A thread that reuses the thread-local
+ * What the image knows of a thread. Slots are found by the thread pointer (on x86-64 %fs:0, which is its own
+ * address in every process with threads of glibc or musl); threads without one pass through. A thread that reuses the thread-local
  * storage of one that has ended takes its slot over: it is seen by the tid that libc keeps there.
  * In a forked child they are those of its parent, until it is recorded itself.
  */
 struct hl_attached_slot {
-	_Atomic uint64_t key;	/* %fs:0; 0, 1 = free; UINT64_MAX: nobody gets it */
+	_Atomic uint64_t key;	/* the thread pointer; 0, 1 = free; UINT64_MAX: nobody gets it */
 	_Atomic int32_t inside; /* frames of hooks on the thread's stack */
 	_Atomic uint32_t tid;
 	int64_t tid_offset; /* from ${tid} to where libc keeps it; 0: unknown */

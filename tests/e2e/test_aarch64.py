@@ -96,13 +96,6 @@ class Aarch64(harness.TestCase):
             self.assertEqual(result.status, 0, result.stderr)
             self.compare_views(recording, other, harness.HEAPLINE)
 
-    def test_what_is_not_there_yet_is_refused_with_a_sentence(self):
-        for words in (["attach", "-p", str(os.getpid())],):
-            with self.subTest(verb=words[0]):
-                result = harness.run([harness.HEAPLINE, *words])
-                self.assertNotEqual(result.status, 0)
-                self.assertIn("not available on aarch64 yet", result.stderr)
-
 
 class Pools(harness.TestCase):
     """Programs that tell of their pools by heapline.h, and link nothing of heapline."""

@@ -100,7 +100,7 @@ void hl_image_libraries(void);
 /* Whether heapline has ended. Where the kernel cannot tell, it is there as long as its number is. */
 bool hl_image_has_lost_heapline(bool *ret_is_known);
 
-/* ---- stubs.c ---- */
+/* ---- stubs.S ---- */
 
 #define HL_IMAGE_WITH_RESULT(STUB)                   \
 	STUB(malloc, HL_HOOK_MALLOC)                 \

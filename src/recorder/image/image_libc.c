@@ -5,6 +5,7 @@
  * into a call of the function that it is in.
  */
 #include "recorder/image/image.h"
+#include "recorder/image/machine.h"
 #include "recorder/libc.h"
 #include "recorder/self.h"
 #include "recorder/sys.h"
@@ -19,9 +20,7 @@
 
 void *memcpy(void *restrict to, const void *restrict from, size_t bytes)
 {
-	void *at = to;
-
-	__asm__ volatile("rep movsb" : "+D"(at), "+S"(from), "+c"(bytes) : : "memory");
+	hl_image_copy(to, from, bytes);
 	return to;
 }
 
@@ -39,9 +38,7 @@ void *memmove(void *to, const void *from, size_t bytes)
 
 void *memset(void *to, int value, size_t bytes)
 {
-	void *at = to;
-
-	__asm__ volatile("rep stosb" : "+D"(at), "+c"(bytes) : "a"(value) : "memory");
+	hl_image_fill(to, value, bytes);
 	return to;
 }
 

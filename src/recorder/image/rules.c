@@ -7,6 +7,7 @@
  * us: a destructor may free many more blocks, or leave by longjmp().
  */
 #include "recorder/image/image.h"
+#include "recorder/image/machine.h"
 
 #include "base/clock.h"
 #include "guests/guest.h"
@@ -60,9 +61,13 @@ static inline uint64_t call_with(uint64_t real, const uint64_t *arguments,
 	if (HL_UNLIKELY(last / PAGE_BYTES != (caller->sp - 1) / PAGE_BYTES &&
 			!hl_memory_page_is_readable(last & ~(PAGE_BYTES - 1))))
 		stack = none;
+	if (HL_ARGUMENT_REGISTERS == 6)
+		return ((real_fn *)real)(arguments[0], arguments[-1], arguments[-2], arguments[-3],
+					 arguments[-4], arguments[-5], stack[0], stack[1], stack[2],
+					 stack[3], stack[4], stack[5], stack[6], stack[7]);
 	return ((real_fn *)real)(arguments[0], arguments[-1], arguments[-2], arguments[-3],
-				 arguments[-4], arguments[-5], stack[0], stack[1], stack[2],
-				 stack[3], stack[4], stack[5], stack[6], stack[7]);
+				 arguments[-4], arguments[-5], arguments[-6], arguments[-7],
+				 stack[0], stack[1], stack[2], stack[3], stack[4], stack[5]);
 }
 
 static uint64_t call_real(const struct call *call)

@@ -1,16 +1,45 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The slots of threads in the image, and what becomes of forked children; see self.h. */
 #include "recorder/image/image.h"
+#include "recorder/image/machine.h"
 #include "recorder/recorder.h"
 #include "recorder/self.h"
 #include "recorder/sys.h"
 #include "recorder/thread.h"
 #include "unwind/saved.h"
 
-#include <asm/prctl.h>
+#include <assert.h>
 #include <errno.h>
+#include <stddef.h>
+#include <sys/prctl.h>
 
 #define SLOTS (1u << HL_SELF_BITS)
+
+/* The stubs go by these, and by the numbers of HL_EACH_STUB. */
+static_assert(offsetof(struct hl_attached_slot, key) == 0 &&
+		      offsetof(struct hl_attached_slot, inside) == 8 &&
+		      offsetof(struct hl_attached_slot, tid) == 12 &&
+		      offsetof(struct hl_attached_slot, tid_offset) == 16 &&
+		      HL_IMAGE_STUB_SLOT == 80 && HL_ATTACHED_RULE_FRAME_BELOW == 104,
+	      "slots and frames");
+static_assert(offsetof(struct hl_region_header, mode) == HL_MODE_OFFSET &&
+		      offsetof(struct hl_attached, inside_without_slot) == HL_WITHOUT_OFFSET &&
+		      offsetof(union hl_self_gate, started) == HL_STARTED_OFFSET &&
+		      (uint32_t)HL_IMAGE_BUSY == HL_BUSY,
+	      "the image");
+static_assert(offsetof(struct hl_attached_rule, does) == HL_DOES_OFFSET &&
+		      HL_RULE_FREES == HL_FREES && HL_ATTACHED_RULES_MAX == HL_RULES &&
+		      HL_ATTACHED_RULE_STUB_BYTES == HL_RULE_BYTES,
+	      "rules");
+static_assert(PR_SET_SECCOMP == HL_SET_SECCOMP && PR_SET_TSC == HL_SET_TSC &&
+		      HL_HOOK_DLCLOSE == HL_FIRST_HEARD && HL_HOOK_SYSCALL == HL_LAST_HEARD &&
+		      HL_HOOK_PRCTL == HL_NUMBER_PRCTL && HL_HOOK_SYSCALL == HL_NUMBER_SYSCALL &&
+		      HL_HOOK_LIBRARIES == HL_NUMBER_LIBRARIES && HL_HOOK_COUNT == 17,
+	      "hooks");
+#define STUB(NAME, HOOK) +(HOOK)
+static_assert(HL_IMAGE_STUBS(STUB) == 91 && HL_IMAGE_OBJECT_STUBS(STUB) == 17 + 18 + 19 + 20,
+	      "HL_EACH_STUB has them all");
+#undef STUB
 
 /* Of a slot that was used before, where no search may end; thread pointers are larger. */
 #define KEY_REAPED 1u
@@ -28,20 +57,16 @@ bool hl_image_at_closed_gate(void);
 
 /* ---- thread pointers ---- */
 
-static bool has_rdfsbase;
+static bool reads_by_instruction;
 
-/* 0: the thread has none, or one that does not point at itself: it is not of a libc that we know. */
+/* 0: the thread has none, or none of a libc that we know. */
 static uint64_t thread_pointer(void)
 {
-	uint64_t base = 0;
-
-	if (has_rdfsbase)
-		__asm__ volatile("rdfsbase %0" : "=r"(base));
-	else if (HL_SYS(SYS_arch_prctl, ARCH_GET_FS, &base, 0) < 0)
-		return 0;
+	uint64_t base = hl_image_thread_pointer(reads_by_instruction);
 	bool is_readable =
 		base && !(base & 7) && hl_memory_page_is_readable(base & ~UINT64_C(4095));
-	return is_readable && *(const uint64_t *)base == base ? base : 0;
+
+	return is_readable && hl_image_knows_thread(base) ? base : 0;
 }
 
 /* Reading the thread pointer faults where a thread has none, so hooks do it from when one has it. */
@@ -55,7 +80,7 @@ static bool try_open(void)
 
 void hl_image_open(bool may_read_fs_base)
 {
-	has_rdfsbase = may_read_fs_base;
+	reads_by_instruction = may_read_fs_base;
 	/* What a thread without a self pointer reads may be the key of free slots; it is not to
 	 * take one for its own. */
 	atomic_store(&hl_self_slots[hl_self_place(0)].key, KEY_NOBODY);
@@ -78,21 +103,12 @@ static void count_lost(void)
 
 /* ---- threads ---- */
 
-/*
- * Where the C library keeps the tid of a thread, from its thread pointer: glibc (struct pthread, the
- * same since 2.4) and musl. Believed where it stands there; 0, where a filter keeps it secret, stands anywhere.
- */
-static const uint16_t tid_offsets[] = {0x2d0, 0x30};
-
 static int64_t find_tid(const struct hl_attached_slot *slot, uint64_t key, uint32_t tid)
 {
-	for (size_t i = 0; tid && i < HL_COUNT_OF(tid_offsets); i++) {
-		uint64_t place = key + tid_offsets[i];
-		if (hl_memory_page_is_readable(place & ~UINT64_C(4095)) &&
-		    *(const uint32_t *)place == tid)
-			return (int64_t)(place - (uint64_t)&slot->tid);
-	}
-	return 0;
+	/* 0, where a filter keeps it secret, stands anywhere. */
+	uint64_t place = tid ? hl_image_find_tid(key, tid) : 0;
+
+	return place ? (int64_t)(place - (uint64_t)&slot->tid) : 0;
 }
 
 /* What the slot knows of a thread that has ended; it is to be used no more. */

@@ -37,6 +37,13 @@ enum hl_saved_register {
 /* From a frame's CFA to its return address, in words; 0: that depends on the function. */
 #define HL_SAVED_RETURN_WORD 0
 
+#ifdef HL_ATTACHED
+/* In the image ${frame} is that of a stub, which has its frame record at the end of its frame: see recorder/image/stubs.S. */
+#define HL_HOOK_SP(frame)     ((frame) + 16)
+#define HL_HOOK_BP(frame)     (*(uint64_t *)(frame))
+#define HL_HOOK_PC(sp, bp)    (((const uint64_t *)(sp))[-1])
+#define HL_HOOK_OUTER(sp, bp) (bp)
+#else
 /*
  * The caller of a hook, for functions compiled with a frame pointer, which lives until the last of these is used: [x29]
  * is the caller's x29 and [x29 + 8] the return address. Where the caller's stack pointer is depends on the function.
@@ -46,3 +53,4 @@ enum hl_saved_register {
 #define HL_HOOK_BP(frame)     (frame)
 #define HL_HOOK_PC(sp, bp)    ((void)(sp), ((const uint64_t *)(bp))[1])
 #define HL_HOOK_OUTER(sp, bp) (*(const uint64_t *)(bp))
+#endif

@@ -521,6 +521,7 @@ class Ends(Attach):
                 target = self.target()
                 ranges_before, *others_before = traces_of(target.pid)
                 with self.attached(target.pid, "--mode", mode, expected=-signal.SIGKILL) as attach:
+                    self.await_events(target.pid)  # it answers before it has patched the program
                     attach.kill()
                     attach.wait()
                 self.assertTrue(target.is_alive())
@@ -530,7 +531,9 @@ class Ends(Attach):
                 before = target.ledger()
                 wait_until(lambda: target.ledger().allocs + target.ledger().frees >
                            before.allocs + before.frees + 10000, "the program to go on")
-                self.attach(target.pid, "-d", "0.3")
+                with self.attached(target.pid) as attach:
+                    self.await_events(target.pid)
+                    attach.send_signal(signal.SIGINT)
                 self.assertGreater(report("info", self.recording)["total"]["alloc_objects"], 1000)
                 ranges, *others = traces_of(target.pid)
                 self.assertEqual(others, others_before)

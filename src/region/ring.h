@@ -45,9 +45,8 @@
 #define HL_RING_STRIDE	  (HL_RING_SMALL + HL_RING_BYTES_MAX) /* what one takes of the area, in all */
 #define HL_RING_EVENT_MAX 24u				      /* bytes of the longest event */
 #define HL_RING_TICK_NS	  UINT64_C(1000000)
-/* A stamp counts 16 cycles of the time stamp counter: fewer than lie between an event and one
- * that another thread brings about because of it. */
-#define HL_RING_STAMP_SHIFT 4
+/* A stamp counts 2^this ticks of the clock: fewer than lie between an event and one that another thread brings about because of it. */
+#define HL_RING_STAMP_SHIFT HL_MACHINE_STAMP_SHIFT
 
 /* The fields of a word. */
 #define HL_RING_OPCODE_BITS 3

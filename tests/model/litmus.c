@@ -102,7 +102,7 @@ static void *write_by_turns(void *argument)
 		if (!hl_ring_writer_put(writer, &region, 1, i, 1, false))
 			abort();
 		uint64_t stamp = writer->stamp;
-		forbidden += stamp < stamps[!own];
+		forbidden += i && stamp <= stamps[!own];
 		stamps[own] = stamp;
 		atomic_store(&writer->ring->tail, writer->head); /* read */
 		writer->limit = writer->head + writer->mask + 1;

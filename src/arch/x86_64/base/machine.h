@@ -38,6 +38,9 @@ static inline void hl_machine_order_stores(void)
 	atomic_signal_fence(memory_order_seq_cst);
 }
 
+/* Of the clock's ticks in a stamp, see region/ring.h: 16 cycles. */
+#define HL_MACHINE_STAMP_SHIFT 4
+
 /* Ticks of one clock for all processors. Loads before it in the program have been done before it is read. */
 static inline uint64_t hl_machine_clock(void)
 {

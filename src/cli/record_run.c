@@ -397,10 +397,13 @@ void hl_record_say_problems(const struct hl_record_request *request,
 	char *const *warnings = summary->warnings;
 	char unseen[64], count[HL_FORMAT_MAX], remedy[HL_CODE_RUNTIME_REMEDY_MAX];
 
-	if (summary->is_empty)
+	if (summary->is_empty) {
+		/* All else refers to what is in it. */
 		hl_cli_note("there is no recording: %s; make room, or name a place by '-o'",
 			    summary->failure);
-	else if (summary->unsaved)
+		return;
+	}
+	if (summary->unsaved)
 		hl_cli_note(
 			"the recording '%s' is incomplete: %s; the figures of %u of %u process%s "
 			"are missing, or those of an earlier save",

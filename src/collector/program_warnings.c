@@ -363,8 +363,9 @@ static void warn_of_refused_cases(struct hl_archive *archive, const struct hl_tr
 	if (hl_region_check_kin(kin) && atomic_load(&kin->refused_cases))
 		hl_archive_warn(archive,
 				"process %d " HL_CASES_REFUSED
-				", as one that has become another user, or has another root "
-				"directory; run the tests as the user that heapline runs as",
+				": it has become another user, has another root directory, or "
+				"had no room for them; run the tests as the user that heapline "
+				"runs as",
 				tracked->pid);
 }
 

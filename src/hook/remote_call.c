@@ -591,7 +591,7 @@ static int go_back(struct hl_remote *remote, struct hl_remote_thread *thread)
 	if (r < 0)
 		return r;
 	thread->stopped = true;
-	if (caller->called_a_function)
+	if (caller->called_a_function || !HL_CALLS_KEEP_VECTORS)
 		hl_remote_trace(PTRACE_SETREGSET, thread->tid, (uint64_t)caller->xstate_set, &part);
 	set_mask(thread->tid, caller->mask);
 	if (hl_thread_registers_write(thread->tid, &thread->registers) < 0)

@@ -140,7 +140,8 @@ static void keep_for_child(const struct hl_seccomp_change *change)
 {
 	bool is_more = of_child.is_set;
 
-	if (!is_more)
+	/* Another thread's filter that has come between stays; so does then what is before it. */
+	if (!is_more || of_child.change.after != change->before)
 		of_child.change.before = change->before;
 	of_child.change.after = change->after;
 	of_child.withholds = (is_more && of_child.withholds) || !hl_connect_may_start();

@@ -107,6 +107,8 @@ static void start_without_recorder(char **argv, char **environment)
 		return;
 	path[length] = '\0';
 	HL_SYS(SYS_execve, path, argv, environment);
+	/* Its file has been removed, or never had a name. */
+	HL_SYS(SYS_execve, "/proc/self/exe", argv, environment);
 }
 
 /* glibc hands constructors what main() gets; environ itself may not be set yet. */

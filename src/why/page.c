@@ -38,7 +38,11 @@ static const char *how_it_was_seen(const struct hl_why *why)
 		if (!strncmp(why->done[i].command, "heapline attach", 15))
 			return !why->done[i].wall_ns ? "it could not be entered"
 			       : why->done[i].has_failed
-				       ? (why->done[i].has_entered
+				       ? (why->done[i].stays
+						  ? "it was entered, and the recorder could not be "
+						    "taken out: 'heapline attach' on it once more "
+						    "does that"
+					  : why->done[i].has_entered
 						  ? "it was entered, and left as it was; the "
 						    "recording is not whole, as 'not seen' says"
 						  : "it was not entered, as 'not seen' and "

@@ -364,8 +364,8 @@ static double wait_while_idle(struct run *run, double seconds)
 	return fmax(seconds, part);
 }
 
-#define LEFT_MARK \
-	"counted; " /* in what attach says last of a process that it has entered and left */
+#define LEFT_MARK  "counted; " /* in what attach says last of a process that it has entered */
+#define STAYS_MARK "its recorder stays in process"
 
 /* Ends 'heapline attach', as Ctrl-C does; it leaves the process as it was, and says how long that was stopped. */
 static void leave(struct hl_why *why, pid_t child, int complaints, struct hl_why_done *done)
@@ -384,6 +384,7 @@ static void leave(struct hl_why *why, pid_t child, int complaints, struct hl_why
 	}
 	done->has_failed = status != 0;
 	done->has_entered = has_left;
+	done->stays = strstr(said, STAYS_MARK);
 	if (status)
 		add_unseen(why, "'heapline attach': %s", sentence ? sentence : "it failed");
 }

@@ -120,7 +120,7 @@ struct hl_why_facts {
 struct hl_why_done {
 	char command[HL_WHY_TEXT_MAX], said[HL_WHY_TEXT_MAX];
 	uint64_t wall_ns, cpu_ns;
-	bool has_failed, has_entered; /* of what entered the process */
+	bool has_failed, has_entered, stays; /* of what entered the process */
 };
 
 struct hl_why {

@@ -4,6 +4,8 @@
 # guest.sh.
 port=/dev/ttyAMA0
 . /hl/guest.sh
+# Else a thread's stack that lies well has a huge page, and a program more than it has touched.
+echo never >/sys/kernel/mm/transparent_hugepage/enabled
 
 run record heapline record -o known.hl -- known_answer
 run top heapline top --json --plumbing --value alloc --rows 0 known.hl

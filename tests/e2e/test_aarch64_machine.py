@@ -25,7 +25,7 @@ PROGRAMS = ("known_answer", "heap_target", "heap_target_static", "leaks", "waiti
             "trace_heap", "pages", "pod_parts", "pod_kernel", "grow_parts", "oom_ledger")
 SERVED = "usr/lib/aarch64-linux-gnu/libmicrohttpd.so.12"  # loaded when it is needed
 LIBRARIES = ("lib/aarch64-linux-gnu", "usr/lib/aarch64-linux-gnu")
-BOOT_S = 600
+BOOT_S = 900
 ALL_KINDS = "kept blocks mapped register list tree ring rings inner ended arenas"  # of leaks.c
 
 

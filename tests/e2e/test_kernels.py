@@ -224,6 +224,7 @@ class Traces(Machine):
     """What guest_traces.sh traced; ``release`` is that of the kernel."""
 
     release = ()
+    unattributed_max = 0  # pages of pgfault
 
     def sites(self, name):
         """(bytes, blocks) that each of the program's sites keeps."""
@@ -332,7 +333,7 @@ class Traces(Machine):
                 self.assertEqual(total["rss_growth_pages"], int(after.split()[0]) - int(before.split()[0]))  # the shell may say "Terminated"
                 self.assertLessEqual(abs(total["pages"] - total["rss_growth_pages"]), 1)  # the kernel's own
                 self.assertLess(abs(total["pages"] - pages), 200)  # code, the stack, the C library's
-                self.assertEqual(total["unattributed_pages"], 0)
+                self.assertLessEqual(total["unattributed_pages"], self.unattributed_max)
 
     def test_faults_are_counted(self):
         sums = sum(row["objects"] for row in self.report("page-events")["rows"]

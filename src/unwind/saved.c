@@ -2,6 +2,7 @@
 /* The walk with all kept registers; see saved.h. */
 #include "unwind/saved.h"
 
+#include "unwind/here.h"
 #include "unwind/rule_cache.h"
 
 #include <assert.h>

@@ -8,7 +8,6 @@
 #pragma once
 
 #include "base/compiler.h"
-#include "unwind/here.h"
 #include "unwind/registers.h"
 #include "unwind/unwind.h"
 

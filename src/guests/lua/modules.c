@@ -13,6 +13,7 @@
 #include "recorder/node.h"
 #include "recorder/recorder.h"
 #include "recorder/sys.h"
+#include "unwind/here.h"
 #include "unwind/rule_cache.h"
 #include "unwind/saved.h"
 

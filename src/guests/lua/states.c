@@ -13,6 +13,7 @@
  */
 #include "guests/lua/lua.h"
 
+#include "unwind/here.h"
 #include "unwind/saved.h"
 
 #include <string.h>

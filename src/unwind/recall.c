@@ -13,6 +13,11 @@ struct table {
 		second_shift; /* of a hash, for the two sets that may hold a slot; one set among the slots of stacks */
 };
 
+static inline struct hl_recall_slot *slot_at(const struct table *table, size_t at)
+{
+	return (struct hl_recall_slot *)table->slots + at;
+}
+
 static inline struct table table_of_stacks(struct hl_recall *recall)
 {
 	return (struct table){recall->slots, recall->checks, HL_RECALL_SET_BITS,
@@ -47,8 +52,9 @@ static inline uint16_t *outward_of(struct hl_recall *recall, const struct hl_rec
 {
 	uintptr_t place = ((uintptr_t)slot - (uintptr_t)recall->slots) / sizeof(*slot);
 
-	return place < HL_COUNT_OF(recall->outward) ? &recall->outward[place]
-						    : &recall->room_outward[slot - recall->room[0]];
+	return place < HL_COUNT_OF(recall->outward)
+		       ? &recall->outward[place]
+		       : &recall->room_outward[slot - (const struct hl_recall_slot *)recall->room];
 }
 
 /* ---- finding stacks of several parts ---- */
@@ -111,13 +117,13 @@ static inline const struct hl_recall_slot *part_at(struct hl_recall *recall,
 	const struct table table = table_of_parts(recall);
 	uint16_t *outward = outward_of(recall, slot);
 
-	const struct hl_recall_slot *part = table.slots[0] + *outward;
+	const struct hl_recall_slot *part = slot_at(&table, *outward);
 	if (HL_UNLIKELY(!hl_recall_has_frames(recall, part, from))) {
 		part = slot_in(&table,
 			       hl_recall_hash(recall, hl_recall_room(walk, from->sp), from));
 		if (!hl_recall_has_frames(recall, part, from))
 			return NULL;
-		*outward = (uint16_t)(part - table.slots[0]);
+		*outward = (uint16_t)(part - slot_at(&table, 0));
 	}
 	return part->bp_matters && !slot->knows_bp ? NULL : part;
 }
@@ -240,7 +246,9 @@ static void put_result(struct hl_recall *recall, const struct hl_recall_slot *sl
 
 static uint16_t *check_of(const struct table *table, const struct hl_recall_slot *place)
 {
-	return &table->checks[0][place - table->slots[0]];
+	size_t at = (size_t)(place - slot_at(table, 0));
+
+	return &table->checks[at / HL_RECALL_WAYS][at % HL_RECALL_WAYS];
 }
 
 /* For a slot that is not there yet: a place that was never used, or the next one. */

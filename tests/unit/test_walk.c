@@ -238,7 +238,8 @@ static void many_stacks_are_recalled_with_a_room_for_their_parts(void **state)
 	}
 	assert_all_equal(20 * STACKS);
 	assert_true(has_room);
-	assert_in_range(recalls, STACKS / 2, STACKS);
+	assert_in_range(recalls, STACKS / 3,
+			STACKS); /* where frames lie decides which share a set */
 }
 
 /* Calls ${function} with a number in rbp, as code without frame pointers may. */

@@ -113,14 +113,6 @@ static inline bool hl_arch_uses_bp(hl_rule rule)
 /* A frame pointer farther away is a register put to other use, or one of another stack. */
 #define HL_FRAME_POINTER_REACH (UINT64_C(512) << 10)
 
-/* From here: unwind/arch.c of the machine. */
-
-/* Index into hl_cfi_state.saved of a DWARF register number; -1 when it is not tracked. */
-int hl_arch_tracked(uint64_t dwarf_register);
-
-/* Packs a state; "not supported" when the layout has no place for it. */
-hl_rule hl_arch_rule(const struct hl_cfi_state *state, bool is_signal_frame);
-
 struct hl_walk;
 
 enum hl_arch_outcome {
@@ -142,5 +134,40 @@ struct hl_arch_reads {
  * frame just left held, 0 for other frames; set for the next step. Reads only addresses that
  * hl_memory_is_readable allows.
  */
-enum hl_arch_outcome hl_arch_step(struct hl_walk *walk, hl_rule rule, struct hl_arch_frame *frame,
-				  uint64_t *interrupted_context, struct hl_arch_reads *ret_reads);
+enum hl_arch_outcome hl_step(struct hl_walk *walk, hl_rule rule, struct hl_arch_frame *frame,
+			     uint64_t *interrupted_context, struct hl_arch_reads *ret_reads);
+
+/* ---- rule.c: from states to rules ---- */
+
+/* The fields of a rule before packing; offsets in bytes. */
+struct hl_rule_parts {
+	enum hl_rule_kind kind;
+	enum hl_rule_bp bp;
+	int64_t extra, bp_offset, cfa_offset;
+};
+
+/* "Not supported" when the layout has no place for them. */
+hl_rule hl_rule_pack(const struct hl_rule_parts *parts);
+
+/* Where the CFA and the caller's bp are; false: a rule cannot say it. */
+bool hl_rule_set_cfa(struct hl_rule_parts *parts, const struct hl_cfi_value *cfa);
+bool hl_rule_set_bp(struct hl_rule_parts *parts, const struct hl_cfi_value *bp);
+
+/* An expression of the form: register + offset, maybe dereferenced, maybe plus a constant. */
+struct hl_rule_expression {
+	unsigned reg;
+	int64_t offset;
+	bool dereferenced;
+	int64_t addend; /* after the dereference */
+};
+
+/* False: it has another form. */
+bool hl_rule_read_expression(const struct hl_cfi_value *value, struct hl_rule_expression *ret);
+
+/* ---- unwind/arch.c of the machine ---- */
+
+/* Index into hl_cfi_state.saved of a DWARF register number; -1 when it is not tracked. */
+int hl_arch_tracked(uint64_t dwarf_register);
+
+/* Packs a state; "not supported" when the layout has no place for it. */
+hl_rule hl_arch_rule(const struct hl_cfi_state *state, bool is_signal_frame);

@@ -128,7 +128,7 @@ HL_READS_STACK void hl_saved_walk(struct hl_unwind *unwind, struct hl_walk *walk
 		frame.pc = at.pc;
 		frame.sp = at.sp;
 		bool is_out = goes_on(rule) &&
-			      hl_arch_step(walk, rule, &at, &no_context, &reads) == HL_STEP_OUT;
+			      hl_step(walk, rule, &at, &no_context, &reads) == HL_STEP_OUT;
 		frame.cfa = is_out ? at.sp : 0;
 		frame.called_at = frame.returns_at;
 		frame.returns_at = is_out && row->return_word

@@ -68,7 +68,7 @@ static __attribute__((noinline)) bool step_any(struct hl_walk *walk, struct hl_a
 {
 	struct hl_arch_reads reads = {0};
 	enum hl_arch_outcome outcome =
-		hl_arch_step(walk, rule & HL_RULE_MASK, at, interrupted_context, &reads);
+		hl_step(walk, rule & HL_RULE_MASK, at, interrupted_context, &reads);
 
 	frame->key += hl_rule_is_at_next(rule & HL_RULE_MASK);
 	if (rule >> HL_MODULE_SHIFT == HL_MODULE_SCRIPT && !hl_arch_is_plain(rule))

@@ -108,7 +108,7 @@ static enum hl_arch_outcome step(hl_rule rule, struct hl_arch_frame *frame, uint
 	static struct hl_walk walk;
 	struct hl_arch_reads reads = {0};
 
-	return hl_arch_step(&walk, rule, frame, context, &reads);
+	return hl_step(&walk, rule, frame, context, &reads);
 }
 
 #define SIGNED(address) ((address) | UINT64_C(0x3a5) << 48)

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Packs aarch64 frame states into rules and steps by them; see arch.h. */
+/* Packs aarch64 frame states into rules; see arch.h. */
 #include "unwind/arch.h"
 
 #include "base/machine.h"
-#include "unwind/step.h"
+#include "unwind/saved.h"
 
 /* DWARF for the Arm 64-bit Architecture, section 4.1. */
 enum dwarf_register {
 	DWARF_X19 = 19,
 	DWARF_X28 = 28,
-	DWARF_X29 = 29,
-	DWARF_X30 = 30,
-	DWARF_SP = 31,
 };
 
 int hl_arch_tracked(uint64_t dwarf_register)
@@ -19,136 +16,42 @@ int hl_arch_tracked(uint64_t dwarf_register)
 	if (dwarf_register >= DWARF_X19 && dwarf_register <= DWARF_X28)
 		return HL_CFI_X19 + (int)(dwarf_register - DWARF_X19);
 	switch (dwarf_register) {
-	case DWARF_X29:
+	case HL_ARCH_BP_REGISTER:
 		return HL_CFI_BP;
-	case DWARF_X30:
+	case HL_ARCH_RETURN_REGISTER:
 		return HL_CFI_RA;
-	case DWARF_SP:
+	case HL_ARCH_SP_REGISTER:
 		return HL_CFI_SP;
 	default:
 		return -1;
 	}
 }
 
-static bool fits(int64_t value, unsigned bits)
-{
-	int64_t limit = INT64_C(1) << (bits - 1);
-
-	return value >= -limit && value < limit;
-}
-
-static uint64_t field(int64_t value, unsigned bits, unsigned shift)
-{
-	return ((uint64_t)value & ((UINT64_C(1) << bits) - 1)) << shift;
-}
-
-/* ${saved_offset}: of x29, or of x30 where x29 is the caller's; x30 lies ${distance} behind. In bytes. */
-static hl_rule pack(enum hl_rule_kind kind, enum hl_rule_bp bp, int64_t distance,
-		    int64_t saved_offset, int64_t cfa_offset)
-{
-	if ((distance | saved_offset | cfa_offset) & 7 || !fits(distance / 8, 6) ||
-	    !fits(saved_offset / 8, 12) || !fits(cfa_offset / 8, 24))
-		return HL_RULE_UNSUPPORTED;
-	return field(kind, 4, 0) | field(bp, 2, 4) | field(distance / 8, 6, 6) |
-	       field(saved_offset / 8, 12, 12) | field(cfa_offset / 8, 24, 24);
-}
-
-/* Not mentioned, or said to be unchanged; of what is undefined nobody outward needs the value. */
-static bool is_kept(const struct hl_cfi_value *value)
-{
-	return value->kind == HL_CFI_UNSPECIFIED || value->kind == HL_CFI_SAME ||
-	       value->kind == HL_CFI_UNDEFINED;
-}
-
+/* The offset is that of x29, or of x30 where x29 is the caller's. */
 hl_rule hl_arch_rule(const struct hl_cfi_state *state, bool is_signal_frame)
 {
 	const struct hl_cfi_value *ra = &state->saved[HL_CFI_RA], *bp = &state->saved[HL_CFI_BP];
-	const struct hl_cfi_value *cfa = &state->cfa;
+	struct hl_rule_parts parts = {0};
 
 	if (ra->kind == HL_CFI_UNDEFINED)
 		return HL_RULE_END;
 	if (is_signal_frame)
 		return HL_RULE_SIGNAL;
-	if (cfa->kind != HL_CFI_OFFSET || (cfa->reg != DWARF_SP && cfa->reg != DWARF_X29) ||
-	    state->saved[HL_CFI_SP].kind != HL_CFI_UNSPECIFIED ||
-	    (bp->kind != HL_CFI_OFFSET && !is_kept(bp)) ||
-	    (ra->kind != HL_CFI_OFFSET && !is_kept(ra)))
+	if (state->saved[HL_CFI_SP].kind != HL_CFI_UNSPECIFIED ||
+	    !hl_rule_set_cfa(&parts, &state->cfa) || !hl_rule_set_bp(&parts, bp) ||
+	    (parts.kind != HL_RULE_SP && parts.kind != HL_RULE_BP) ||
+	    (parts.bp != HL_BP_SAME && parts.bp != HL_BP_CFA))
 		return HL_RULE_UNSUPPORTED;
-	enum hl_rule_kind kind = cfa->reg == DWARF_SP ? HL_RULE_SP : HL_RULE_BP;
-	if (ra->kind != HL_CFI_OFFSET)
-		return is_kept(bp) ? pack(kind, HL_BP_RA_IN_REGISTER, 0, 0, cfa->offset)
-				   : HL_RULE_UNSUPPORTED;
-	if (is_kept(bp))
-		return pack(kind, HL_BP_SAME, 0, ra->offset, cfa->offset);
-	return pack(kind, HL_BP_CFA, ra->offset - bp->offset, bp->offset, cfa->offset);
-}
-
-/* The caller's frame, once its registers are known. */
-static enum hl_arch_outcome leave(struct hl_arch_frame *frame, uint64_t ra, uint64_t sp,
-				  uint64_t bp)
-{
-	ra = hl_machine_code_address(ra);
-	*frame = (struct hl_arch_frame){.pc = ra - 1, .sp = sp, .bp = bp};
-	return ra ? HL_STEP_OUT : HL_STEP_END;
-}
-
-/* ${context}: of the signal that interrupted the frame, or 0. */
-static enum hl_arch_outcome step_by_cfa(struct hl_walk *walk, hl_rule rule,
-					struct hl_arch_frame *frame, uint64_t context,
-					struct hl_arch_reads *reads)
-{
-	struct hl_arch_plain step = hl_arch_plain_step(rule, frame->sp, frame->bp);
-	uint64_t ra, bp = frame->bp;
-
-	if (hl_rule_bp_of(rule) == HL_BP_RA_IN_REGISTER) {
-		reads->unrepeatable = true;
-		if (!context || step.cfa < frame->sp ||
-		    !hl_step_read(walk, context + HL_UCONTEXT_X30, reads, &ra))
-			return HL_STEP_LOST;
-		return leave(frame, ra, step.cfa, bp);
-	}
-	if (step.cfa <= frame->sp || !hl_step_read(walk, step.ra_at, reads, &ra) ||
-	    (step.bp_saved && !hl_step_read(walk, step.bp_at, reads, &bp)))
-		return HL_STEP_LOST;
-	return leave(frame, ra, step.cfa, bp);
-}
-
-/* ${reach}: how far outward of sp the record that x29 points at can be. */
-static enum hl_arch_outcome step_frame_record(struct hl_walk *walk, struct hl_arch_frame *frame,
-					      uint64_t reach, struct hl_arch_reads *reads)
-{
-	uint64_t bp, ra;
-
-	if (frame->bp - frame->sp > reach || !hl_step_read(walk, frame->bp, reads, &bp) ||
-	    !hl_step_read(walk, frame->bp + 8, reads, &ra))
-		return HL_STEP_LOST;
-	return leave(frame, ra, HL_ARCH_SP_BEYOND(frame->bp, bp), bp);
-}
-
-enum hl_arch_outcome hl_arch_step(struct hl_walk *walk, hl_rule rule, struct hl_arch_frame *frame,
-				  uint64_t *interrupted_context, struct hl_arch_reads *ret_reads)
-{
-	uint64_t context = *interrupted_context;
-
-	*interrupted_context = 0;
-	switch (hl_rule_kind_of(rule)) {
-	case HL_RULE_SP:
-	case HL_RULE_BP:
-		return step_by_cfa(walk, rule, frame, context, ret_reads);
-	case HL_RULE_NONE: /* code that is generated, mostly: see x86_64 */
-	case HL_RULE_DEREF_BP:
-		return step_frame_record(walk, frame, HL_FRAME_POINTER_REACH, ret_reads);
-	case HL_RULE_OTHER_STACK:
-		if (!frame->bp)
-			return HL_STEP_END;
-		return step_frame_record(walk, frame, UINT64_MAX, ret_reads);
-	case HL_RULE_SIGNAL:
-		return hl_step_signal(walk, frame, interrupted_context, ret_reads);
-	case HL_RULE_END:
-		return HL_STEP_END;
-	default:
-		return HL_STEP_LOST;
-	}
+	bool is_in_register = ra->kind == HL_CFI_UNSPECIFIED || ra->kind == HL_CFI_SAME;
+	if (is_in_register ? parts.bp != HL_BP_SAME : ra->kind != HL_CFI_OFFSET || ra->offset & 7)
+		return HL_RULE_UNSUPPORTED;
+	if (is_in_register)
+		parts.bp = HL_BP_RA_IN_REGISTER;
+	else if (parts.bp == HL_BP_SAME)
+		parts.bp_offset = ra->offset;
+	else
+		parts.extra = (ra->offset - bp->offset) / 8;
+	return hl_rule_pack(&parts);
 }
 
 /* The trampoline of the vDSO, of a C library or of an emulator: mov x8, #__NR_rt_sigreturn; svc #0. */

@@ -12,7 +12,9 @@
 
 #include "unwind/rule.h"
 
-/* DWARF number of the return address column: x30. */
+/* DWARF numbers, of the return address' column as well. */
+#define HL_ARCH_SP_REGISTER	31u
+#define HL_ARCH_BP_REGISTER	29u
 #define HL_ARCH_RETURN_REGISTER 30u
 
 /* x30 holds the return address, as in functions that call nothing: known only after a signal frame. */

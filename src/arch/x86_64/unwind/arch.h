@@ -10,7 +10,9 @@
 
 #include "unwind/rule.h"
 
-/* DWARF number of the return address column. */
+/* DWARF numbers, of the return address' column as well. */
+#define HL_ARCH_SP_REGISTER	7u
+#define HL_ARCH_BP_REGISTER	6u
 #define HL_ARCH_RETURN_REGISTER 16u
 
 /* CFA = rbp + 16, the caller's rbp at CFA - 16: what push %rbp; mov %rsp,%rbp makes. */

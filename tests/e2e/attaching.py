@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import pathlib
 import re
 import subprocess
 
@@ -40,14 +41,17 @@ class TestCase(harness.TestCase):
         return result
 
     def begin(self, pid, *options):
-        """Returns once it records, or has ended without."""
+        """Returns once the process is patched, or it has ended without: the collector answers before."""
+        audit = pathlib.Path(self.path("audit"))
+        audit.write_bytes(b"")
+        joined = f'act=attach result="done" pid={pid} '
         attach = subprocess.Popen(
             [HEAPLINE, "attach", "-p", str(pid), "-f", "-o", self.recording, *options],
-            env=dict(os.environ, **self.environment), stderr=subprocess.PIPE, text=True,
-            start_new_session=True)
+            env=dict(os.environ, HEAPLINE_AUDIT=str(audit), **self.environment),
+            stderr=subprocess.PIPE, text=True, start_new_session=True)
         self.addCleanup(attach.kill)
-        wait_until(lambda: attach.poll() is not None or
-                   self.ctl(pid, "status", status=None).status == 0, "the recording")
+        wait_until(lambda: attach.poll() is not None or joined in audit.read_text(),
+                   "the process to be joined")
         return attach
 
     @contextlib.contextmanager

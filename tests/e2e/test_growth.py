@@ -12,32 +12,41 @@ import attaching
 import harness
 
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "collected")
-STEPS = "400"
+STEPS = 400
 STEADY_PERCENT = 50
 NO_LEAK = "nothing grew steadily to the end; no leak seen"
 
 
-class Collected(harness.TestCase):
-    def assert_leaks_are_found(self, *command):
-        def record(kind):
-            return self.record_well([*command, kind, STEPS], mode="log-fast",
-                                    options=["--mappings"], name=f"{kind}.hl")[1]
+LONGER = "a longer recording shows whether it is a leak"
 
+
+class Collected(harness.TestCase):
+    def recorded(self, command, kind, steps):
+        return self.record_well([*command, kind, str(steps)], mode="log-fast",
+                                options=["--mappings"], name=f"{kind}.hl")[1]
+
+    def growth(self, recording):
+        """The rows that are steady, how steady all is, and what is said."""
+        report = harness.report("growth", recording)
+        steady = [row for row in report["rows"] if row["steady_percent"] >= STEADY_PERCENT]
+        return (steady, report["total_steady_percent"],
+                harness.run([harness.HEAPLINE, "growth", recording]).stdout)
+
+    def assert_leaks_are_found(self, *command):
         kinds = ("leak", "none")
         with ThreadPoolExecutor() as both:  # they sleep most of the time
-            recordings = list(both.map(record, kinds))
+            recordings = list(both.map(lambda kind: self.recorded(command, kind, STEPS), kinds))
         for kind, recording in zip(kinds, recordings):
-            report = harness.report("growth", recording)
-            steady = [row for row in report["rows"] if row["steady_percent"] >= STEADY_PERCENT]
-            text = harness.run([harness.HEAPLINE, "growth", recording]).stdout
+            steady, total, text = self.growth(recording)
+            if kind == "leak" and LONGER in text:  # the machine had no time for it now and then
+                steady, total, text = self.growth(self.recorded(command, kind, 3 * STEPS))
             if kind == "leak":
-                self.assertTrue(
-                    steady or report["total_steady_percent"] >= STEADY_PERCENT, text)
+                self.assertTrue(steady or total >= STEADY_PERCENT, text)
                 self.assertNotIn(NO_LEAK, text)
                 self.assertIn("leak score", text)
             else:
                 self.assertEqual(steady, [])
-                self.assertLess(report["total_steady_percent"], STEADY_PERCENT, text)
+                self.assertLess(total, STEADY_PERCENT, text)
                 self.assertIn(NO_LEAK, text)
                 self.assertNotIn("leak score", text)
 

@@ -55,8 +55,8 @@ static inline bool hl_seccomp_may_call(long number, long a, long b, long c, long
 
 /*
  * Calls that are being made. Sequentially consistent, as is the number of filters: a thread that has not seen a filter, and may be
- * preempted before its call, is seen here by whoever has noted that filter. A call that a signal handler has left by longjmp(), or
- * that another thread was making at a fork, is counted for good.
+ * preempted before its call, is seen here by whoever has noted that filter. A call that a signal handler has left by longjmp() is counted
+ * for good, as is, in a child that a handler forked out of a hook, one of another thread.
  */
 extern HL_HIDDEN _Atomic uint32_t hl_seccomp_calling;
 

@@ -349,11 +349,12 @@ static int run_with_own_descriptors(hl_clone_fn *run, void *argument)
 	if (!stack)
 		return -ENOMEM;
 	hl_sys_block_signals(&before);
-	bool may_call = hl_seccomp_may_call(SYS_clone, CLONE_FLAGS, (long)(stack + STACK_BYTES), 0,
-					    0, 0, 0) &&
-			hl_seccomp_may_call(SYS_exit, 0, 0, 0, 0, 0, 0);
-	long result = may_call ? hl_clone_and_call(CLONE_FLAGS, stack + STACK_BYTES, run, argument)
-			       : -EPERM;
+	long result = -EPERM;
+	if (hl_seccomp_enter(SYS_clone, CLONE_FLAGS, (long)(stack + STACK_BYTES), 0, 0, 0, 0)) {
+		if (hl_seccomp_may_call(SYS_exit, 0, 0, 0, 0, 0, 0))
+			result = hl_clone_and_call(CLONE_FLAGS, stack + STACK_BYTES, run, argument);
+		hl_seccomp_leave();
+	}
 	hl_sys_restore_signals(&before);
 	hl_sys_munmap(stack, STACK_BYTES);
 	return result < 0 ? (int)result : 0;

@@ -141,6 +141,18 @@ size_t hl_environment_room(char *const *environment, bool withholds)
 	return (count + 4) * sizeof(char *) + preload_bytes(list);
 }
 
+char *const *hl_environment_without_token(char *const *environment, void *room)
+{
+	static const char token[] = HL_ENV_TOKEN "=";
+	char **kept = room;
+
+	for (; environment && *environment; environment++)
+		if (strncmp(*environment, token, sizeof(token) - 1) != 0)
+			*kept++ = *environment;
+	*kept = NULL;
+	return room;
+}
+
 static bool is_one_of_three(const char *entry)
 {
 	static const char *const names[] = {PRELOAD "=", HL_ENV_SOCKET "=", HL_ENV_TOKEN "="};

@@ -108,7 +108,8 @@ static int make_with(const struct call *call, char *const *environment)
 				     : environment);
 	/* Rather unrecorded than not at all. */
 	if (room && (call->is_spawn ? result : errno) == E2BIG)
-		result = make(call, environment);
+		result = make(call, withholds ? hl_environment_without_token(environment, room)
+					      : environment);
 	if (large && room)
 		unmap_after_exec(room, bytes);
 	return result;

@@ -18,15 +18,28 @@ static inline int hl_spin_try(_Atomic uint32_t *lock)
 	return !atomic_exchange_explicit(lock, 1, memory_order_acquire);
 }
 
+#define HL_SPIN_TRIES  256u /* before each yield */
+#define HL_SPIN_YIELDS 64u  /* before the thread sleeps */
+
+/* Waits while ${yields} waits before this one did not help: a thread with a real-time priority yields to none that has less, and the holder
+ * may be one. */
+static inline void hl_spin_wait(unsigned yields)
+{
+	const struct timespec a_little = {.tv_nsec = 50000};
+
+	if (yields < HL_SPIN_YIELDS || HL_SYS(SYS_nanosleep, &a_little, 0, 0) < 0)
+		hl_sys_yield();
+}
+
 static inline void hl_spin_lock(_Atomic uint32_t *lock)
 {
 	for (unsigned tries = 1; !hl_spin_try(lock); tries++) {
-		if (tries % 256 != 0)
+		if (tries % HL_SPIN_TRIES != 0)
 			hl_machine_pause();
 		else if (hl_self_is_forked())
 			return; /* the holder is not in this process */
 		else
-			hl_sys_yield(); /* the holder has lost its core */
+			hl_spin_wait(tries / HL_SPIN_TRIES); /* the holder has lost its core */
 	}
 }
 

@@ -112,8 +112,10 @@ static void after_fork_in_child(void)
 
 	hl_kin_enter_child();
 	hl_script_enter_child();
-	if (!hl_thread_is_inside(thread))
+	if (!hl_thread_is_inside(thread)) {
+		atomic_store(&hl_seccomp_calling, 0); /* those were other threads */
 		return;
+	}
 	/* Puts one that is closed and full in the place of the region, which is the parent's. */
 	hl_private_map_replace(thread->tables, sizeof(*thread->tables));
 	hl_kin_leave();

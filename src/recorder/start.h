@@ -107,6 +107,9 @@ size_t hl_environment_room(char *const *environment, bool withholds);
 char *const *hl_environment_complete(char *const *environment, bool withholds, void *room,
 				     size_t bytes);
 
+/* ${environment} without the entry of the token, in ${room} for as many pointers. Async-signal-safe. */
+char *const *hl_environment_without_token(char *const *environment, void *room);
+
 /* ---- kin ---- */
 
 /*

@@ -26,25 +26,31 @@
 #define HL_NUMBER_LIBRARIES 16
 
 /* The number of the hook, its name, and whether it has a result; those of the second list have light stubs alone. */
-#define HL_EACH_STUB                    \
-	stubs 0, malloc, 1;             \
-	stubs 1, calloc, 1;             \
-	stubs 2, realloc, 1;            \
-	stubs 3, reallocarray, 1;       \
-	stubs 4, free, 0;               \
-	stubs 5, free_sized, 0;         \
-	stubs 6, free_aligned_sized, 0; \
-	stubs 7, posix_memalign, 1;     \
-	stubs 8, aligned_alloc, 1;      \
-	stubs 9, memalign, 1;           \
-	stubs 10, valloc, 1;            \
-	stubs 11, pvalloc, 1;           \
-	stubs 12, dlclose, 1;           \
-	stubs 13, mlockall, 1
-#define HL_EACH_LIGHT_STUB        \
-	light 14, prctl;          \
-	light 15, syscall;        \
-	light 17, object_malloc;  \
-	light 18, object_calloc;  \
-	light 19, object_realloc; \
-	light 20, object_free
+#define HL_STUBS(STUBS)                 \
+	STUBS(0, malloc, 1)             \
+	STUBS(1, calloc, 1)             \
+	STUBS(2, realloc, 1)            \
+	STUBS(3, reallocarray, 1)       \
+	STUBS(4, free, 0)               \
+	STUBS(5, free_sized, 0)         \
+	STUBS(6, free_aligned_sized, 0) \
+	STUBS(7, posix_memalign, 1)     \
+	STUBS(8, aligned_alloc, 1)      \
+	STUBS(9, memalign, 1)           \
+	STUBS(10, valloc, 1)            \
+	STUBS(11, pvalloc, 1)           \
+	STUBS(12, dlclose, 1)           \
+	STUBS(13, mlockall, 1)
+#define HL_LIGHT_STUBS(LIGHT)     \
+	LIGHT(14, prctl)          \
+	LIGHT(15, syscall)        \
+	LIGHT(17, object_malloc)  \
+	LIGHT(18, object_calloc)  \
+	LIGHT(19, object_realloc) \
+	LIGHT(20, object_free)
+
+/* By the macros of the assembler. */
+#define HL_STUBS_LINE(NUMBER, NAME, HAS_RESULT) stubs NUMBER, NAME, HAS_RESULT;
+#define HL_LIGHT_LINE(NUMBER, NAME)		light NUMBER, NAME;
+#define HL_EACH_STUB				HL_STUBS(HL_STUBS_LINE)
+#define HL_EACH_LIGHT_STUB			HL_LIGHT_STUBS(HL_LIGHT_LINE)

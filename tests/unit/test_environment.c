@@ -122,6 +122,20 @@ static void sanitizers_stay_first(void **state)
 			 0);
 }
 
+static void only_the_token_is_left_out(void **state)
+{
+	char *given[] = {"A=1", TOKEN, HL_ENV_TOKEN "X=2", SOCKET, TOKEN, NULL};
+	char *room[HL_COUNT_OF(given)];
+
+	(void)state;
+	char *const *kept = hl_environment_without_token(given, room);
+	assert_string_equal(kept[0], "A=1");
+	assert_string_equal(kept[1], HL_ENV_TOKEN "X=2");
+	assert_string_equal(kept[2], SOCKET);
+	assert_null(kept[3]);
+	assert_null(hl_environment_without_token(NULL, room)[0]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -131,6 +145,7 @@ int main(void)
 		cmocka_unit_test(the_way_to_the_collector_can_be_withheld),
 		cmocka_unit_test(another_recordings_environment_is_left_alone),
 		cmocka_unit_test(sanitizers_stay_first),
+		cmocka_unit_test(only_the_token_is_left_out),
 	};
 
 	return cmocka_run_group_tests(tests, keep, NULL);

@@ -165,6 +165,7 @@ bool hl_image_start_child(int region_fd)
 	struct stat status;
 
 	hl_recorder = NULL;
+	atomic_store(&hl_seccomp_calling, 0); /* those were other threads */
 	hl_private_map_release();
 	if (HL_SYS(SYS_fstat, region_fd, &status, 0) < 0)
 		return false;

@@ -15,7 +15,7 @@
 
 #define SLOTS (1u << HL_SELF_BITS)
 
-/* The stubs go by these, and by the numbers of HL_EACH_STUB. */
+/* The stubs go by these, and by the numbers of HL_STUBS. */
 static_assert(offsetof(struct hl_attached_slot, key) == 0 &&
 		      offsetof(struct hl_attached_slot, inside) == 8 &&
 		      offsetof(struct hl_attached_slot, tid) == 12 &&
@@ -36,10 +36,21 @@ static_assert(PR_SET_SECCOMP == HL_SET_SECCOMP && PR_SET_TSC == HL_SET_TSC &&
 		      HL_HOOK_PRCTL == HL_NUMBER_PRCTL && HL_HOOK_SYSCALL == HL_NUMBER_SYSCALL &&
 		      HL_HOOK_LIBRARIES == HL_NUMBER_LIBRARIES && HL_HOOK_COUNT == 17,
 	      "hooks");
-#define STUB(NAME, HOOK) +(HOOK)
-static_assert(HL_IMAGE_STUBS(STUB) == 91 && HL_IMAGE_OBJECT_STUBS(STUB) == 17 + 18 + 19 + 20,
-	      "HL_EACH_STUB has them all");
-#undef STUB
+
+/* Each stub passes on to the hook of its name; one that lacks here or there does not compile, or not link. */
+#define WITH_RESULT(NAME, HOOK)	   hook_of_##NAME = (HOOK), has_result_##NAME = 1,
+#define WITHOUT_RESULT(NAME, HOOK) hook_of_##NAME = (HOOK), has_result_##NAME = 0,
+enum {
+	HL_IMAGE_WITH_RESULT(WITH_RESULT) HL_IMAGE_FREERS(WITHOUT_RESULT)
+		HL_IMAGE_OBJECT_STUBS(WITH_RESULT) hook_of_prctl = HL_HOOK_PRCTL,
+	hook_of_syscall = HL_HOOK_SYSCALL
+};
+#define CHECK_LIGHT(NUMBER, NAME) static_assert(hook_of_##NAME == NUMBER, #NAME);
+#define CHECK(NUMBER, NAME, RESULT) \
+	CHECK_LIGHT(NUMBER, NAME)   \
+	static_assert(has_result_##NAME == RESULT, #NAME);
+HL_STUBS(CHECK)
+HL_LIGHT_STUBS(CHECK_LIGHT)
 
 /* Of a slot that was used before, where no search may end; thread pointers are larger. */
 #define KEY_REAPED 1u

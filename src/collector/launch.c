@@ -3,6 +3,7 @@
 #include "collector/collector.h"
 
 #include "base/clock.h"
+#include "base/self.h"
 #include "region/protocol.h"
 
 #include <dlfcn.h>
@@ -57,9 +58,7 @@ static bool find(enum hl_preload_library library, char *ret_path, size_t capacit
 	const char *named = getenv(libraries[library].variable);
 	if (named && named[0])
 		return try_path(ret_path, capacity, named, "", "");
-	ssize_t size = readlink("/proc/self/exe", directory, sizeof(directory) - 1);
-	if (size > 0) {
-		directory[size] = '\0';
+	if (hl_self_path(directory)) {
 		strrchr(directory, '/')[1] = '\0';
 		if (try_path(ret_path, capacity, directory, libraries[library].built_in, file) ||
 		    try_path(ret_path, capacity, directory, HL_LIBDIR_FROM_BIN "/", file))
@@ -195,6 +194,26 @@ void hl_launch_guard_standard_streams(void)
 
 /* ---- the child ---- */
 
+/* Exits as supervision shows a program that the signal ends. */
+static void end_by_signal(int signal_number)
+{
+	_exit(128 + signal_number);
+}
+
+/*
+ * Before Linux 5.16 a process whose memory is dumped takes all with it that share it. So signals that others send, and that would do so
+ * here, only end the child; the program that it becomes has what was set before.
+ */
+static void guard_against_dumps(void)
+{
+	static const int dumping[] = {SIGQUIT, SIGABRT};
+	struct sigaction action;
+
+	for (size_t i = 0; i < HL_COUNT_OF(dumping); i++)
+		if (sigaction(dumping[i], NULL, &action) == 0 && action.sa_handler == SIG_DFL)
+			signal(dumping[i], end_by_signal);
+}
+
 static int become_program(void *context)
 {
 	const struct hl_launch *launch = context;
@@ -205,6 +224,7 @@ static int become_program(void *context)
 	close(child->other_go_fd);
 	if (read(child->go_fd, &byte, 1) != 1)
 		_exit(CHILD_FAILED);
+	guard_against_dumps();
 	sigprocmask(SIG_SETMASK, &launch->mask, NULL);
 	execvpe(child->argv[0], child->argv, child->environment);
 	int error = errno;

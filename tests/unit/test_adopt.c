@@ -117,6 +117,36 @@ static void an_exec_of_the_same_program_ends_the_recording(void **state)
 	waitpid(fixture->child, NULL, 0);
 }
 
+/* ---- a program that is started ---- */
+
+/* Its memory is heapline's until then: a dump of it would end heapline, too, before Linux 5.16. */
+static void a_signal_before_the_program_is_there_dumps_no_memory(void **state)
+{
+	struct hl_launch launch;
+	struct hl_error err;
+	siginfo_t info;
+	sigset_t before;
+	char *argv[] = {"true", NULL};
+	const struct {
+		int number, status;
+	} signals[] = {{SIGQUIT, 128 + SIGQUIT}, {SIGTERM, SIGTERM}};
+
+	(void)state;
+	sigprocmask(SIG_BLOCK, NULL, &before);
+	for (size_t i = 0; i < HL_COUNT_OF(signals); i++) {
+		bool dumps = signals[i].number == SIGQUIT;
+		assert_int_equal(hl_launch_init(&launch, argv, environ, false, &err), 0);
+		kill(launch.pid, signals[i].number); /* held back until it goes */
+		assert_int_equal(hl_launch_go(&launch), 0);
+		assert_int_equal(waitid(P_PID, (id_t)launch.pid, &info, WEXITED), 0);
+		assert_int_equal(info.si_code, dumps ? CLD_EXITED : CLD_KILLED);
+		assert_int_equal(info.si_status, signals[i].status);
+		launch.pid = 0;
+		hl_launch_release(&launch);
+		sigprocmask(SIG_SETMASK, &before, NULL);
+	}
+}
+
 /* ---- how it ends ---- */
 
 static void it_ends_when_the_time_is_up(void **state)
@@ -290,6 +320,7 @@ int main(int argc, char **argv)
 		TEST(a_region_that_cannot_be_made_is_refused),
 		TEST(a_memfd_that_can_still_shrink_is_refused),
 		TEST(a_file_in_place_of_the_memfd_stays_as_it_is),
+		cmocka_unit_test(a_signal_before_the_program_is_there_dumps_no_memory),
 	};
 
 	(void)argv;

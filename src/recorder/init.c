@@ -14,6 +14,7 @@
 #include <link.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 /* What the program is linked with, before it has run; what comes later is noted as stacks show it. */
@@ -91,9 +92,20 @@ static bool leave_list(char *list)
 	return false;
 }
 
+static bool is_own_file(const char *path)
+{
+	struct stat file, own;
+
+	return hl_sys6(SYS_newfstatat, AT_FDCWD, (long)path, (long)&file, 0, 0, 0) == 0 &&
+	       hl_sys6(SYS_newfstatat, AT_FDCWD, (long)"/proc/self/exe", (long)&own, 0, 0, 0) ==
+		       0 &&
+	       file.st_dev == own.st_dev && file.st_ino == own.st_ino;
+}
+
 static void start_without_recorder(char **argv, char **environment)
 {
 	static const char variable[] = "LD_PRELOAD=";
+	const char *executed = (const char *)getauxval(AT_EXECFN);
 	char path[PATH_MAX];
 	bool has_left = false;
 
@@ -106,6 +118,9 @@ static void start_without_recorder(char **argv, char **environment)
 	if (!has_left || length <= 0 || !getauxval(AT_BASE))
 		return;
 	path[length] = '\0';
+	/* By the name of a link, from which the kernel takes the process's; that of a script is another file. */
+	if (executed && is_own_file(executed))
+		HL_SYS(SYS_execve, executed, argv, environment);
 	HL_SYS(SYS_execve, path, argv, environment);
 	/* Its file has been removed, or never had a name. */
 	HL_SYS(SYS_execve, "/proc/self/exe", argv, environment);

@@ -38,6 +38,16 @@ class ProcessNames(harness.TestCase):
                          f"heapline: 2 processes are called '{NAME}': {pids[0]} ({NAME}), "
                          f"{pids[1]} ({NAME}); name one of them with -p\n")
 
+    def test_a_program_with_a_sanitizer_that_is_started_again_keeps_the_name_of_its_link(self):
+        source = Path(self.path("name.c"))
+        source.write_text('#include <stdio.h>\n#include <sys/prctl.h>\n'
+                          'int main(void) { char name[16]; prctl(PR_GET_NAME, name); puts(name); return 0; }\n')
+        if harness.run([harness.need("gcc"), "-fsanitize=address", "-o", self.path("name"), source]).status:
+            self.skipTest("gcc has no address sanitizer here")
+        Path(self.path("link")).symlink_to("name")
+        result, _ = self.record_well(["sh", "-c", f"cd {self.directory}; ./link; ./name"])
+        self.assertEqual(result.stdout, "link\nname\n")
+
     def test_of_a_title_the_program_counts(self):
         title = f"{NAME}: master process (/etc/php/8.2/fpm/php-fpm.conf)"
         process = subprocess.Popen([title, "600"], executable=shutil.which("sleep"))

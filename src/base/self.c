@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Spawns /proc/self/exe; see self.h. */
+/* Finds and spawns the program that runs; see self.h. */
 #include "base/self.h"
 
 #include "base/clock.h"
@@ -11,12 +11,51 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #define SENTENCE_BEGIN "heapline: "
 
 extern char **environ;
+
+/* Whether /proc/self/exe is the dynamic loader: it has then moved AT_ENTRY to what it has loaded. So has a program that needs no loader. */
+static bool is_executed_loader(void)
+{
+	return !getauxval(AT_BASE);
+}
+
+/* The file that is mapped at ${address}; false: none. */
+static bool find_mapped(unsigned long address, char ret_path[PATH_MAX])
+{
+	char line[PATH_MAX + 128];
+	unsigned long start, end;
+	bool is_found = false;
+	int at = 0;
+
+	FILE *maps = fopen("/proc/self/maps", "re");
+	while (maps && !is_found && fgets(line, sizeof(line), maps))
+		is_found = sscanf(line, "%lx-%lx %*s %*s %*s %*s %n", &start, &end, &at) == 2 &&
+			   address >= start && address < end && line[at] == '/';
+	if (maps)
+		fclose(maps);
+	line[strcspn(line, "\n")] = '\0';
+	if (!is_found || strlen(line + at) >= PATH_MAX)
+		return false;
+	strcpy(ret_path, line + at);
+	return true;
+}
+
+bool hl_self_path(char ret_path[PATH_MAX])
+{
+	if (is_executed_loader() && find_mapped(getauxval(AT_ENTRY), ret_path))
+		return true;
+	ssize_t size = readlink("/proc/self/exe", ret_path, PATH_MAX - 1);
+	if (size < 0)
+		return false;
+	ret_path[size] = '\0';
+	return true;
+}
 
 /* Who begins it may hold signals back, and ignore some. */
 static int set_signals(posix_spawnattr_t *attributes)
@@ -48,6 +87,7 @@ static int set_streams(posix_spawn_file_actions_t *files, int out, int complaint
 int hl_self_spawn(char *const *arguments, int out, int complaints, pid_t *ret_pid)
 {
 	bool has_own = out >= 0;
+	char loaded[PATH_MAX];
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attributes;
 
@@ -61,8 +101,10 @@ int hl_self_spawn(char *const *arguments, int out, int complaints, pid_t *ret_pi
 	if (!error && has_own)
 		error = set_signals(&attributes);
 	if (!error)
-		error = posix_spawn(ret_pid, "/proc/self/exe", &files, &attributes, arguments,
-				    environ);
+		error = posix_spawn(ret_pid,
+				    is_executed_loader() && hl_self_path(loaded) ? loaded
+										 : "/proc/self/exe",
+				    &files, &attributes, arguments, environ);
 	posix_spawn_file_actions_destroy(&files);
 	posix_spawnattr_destroy(&attributes);
 	return -error;

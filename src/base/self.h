@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Runs heapline itself, for what one of its verbs does. */
+/* Finds heapline's own file, and runs heapline itself, for what one of its verbs does. */
 #pragma once
 
+#include <limits.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+/* The path of the program that runs, also where a dynamic loader was executed that loaded it. False where no /proc says it. */
+bool hl_self_path(char ret_path[PATH_MAX]);
 
 /*
  * Begins heapline with ${arguments}, NULL-terminated, the first of which is "heapline". It writes to ${out} and ${complaints},

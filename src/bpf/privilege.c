@@ -3,6 +3,7 @@
 #include "bpf/privilege.h"
 
 #include "base/compiler.h"
+#include "base/self.h"
 #include "bpf/machine_bpf.h"
 
 #include <bpf/libbpf.h>
@@ -77,10 +78,8 @@ void hl_privilege_read(struct hl_privileges *ret_privileges)
 		privileges.lockdown = HL_LOCKDOWN_INTEGRITY;
 	uname(&system);
 	sscanf(system.release, "%u.%u", &privileges.kernel_major, &privileges.kernel_minor);
-	ssize_t length =
-		readlink("/proc/self/exe", privileges.program, sizeof(privileges.program) - 1);
-	if (length > 0)
-		privileges.program[length] = '\0';
+	if (!hl_self_path(privileges.program))
+		strcpy(privileges.program, "heapline");
 	*ret_privileges = privileges;
 }
 

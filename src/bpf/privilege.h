@@ -31,7 +31,7 @@ struct hl_privileges {
 	unsigned kernel_major, kernel_minor;
 	bool has_btf; /* of the kernel's types, which programs are fitted to */
 	enum hl_lockdown lockdown;
-	char program[256]; /* our own, as the remedy names it */
+	char program[PATH_MAX]; /* our own, as the remedy names it */
 };
 
 void hl_privilege_read(struct hl_privileges *ret_privileges);

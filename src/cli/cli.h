@@ -149,7 +149,7 @@ bool hl_verb_shares(const struct hl_verb *verb, const struct hl_option *table);
 #define HL_VERBS_MAX 64 /* more than there are */
 
 /*
- * heapline is a program that has the verb 'record' and what that needs alone, as one is started for each program that is recorded, and a
+ * heapline is a program that has the verbs 'record' and 'version' and what they need alone, as one is started for each program that is recorded, and a
  * library with all verbs, which it loads for the others: loading what they are linked with takes longer than most recorded programs of a shell
  * script run. main.c and verbs.c are the tables of the two.
  */
@@ -163,10 +163,12 @@ int hl_verb_run(const struct hl_verb *verb, void *request, int argc, char **argv
 /* What heapline does with the words of its command line. Returns the exit status. */
 int hl_cli_run(int argc, char **argv);
 
-/* The same in the library, where HL_VERBS_MAIN names it. */
-#define HL_VERBS_MAIN "hl_verbs_main"
+/* The same in the library, where HL_VERBS_MAIN names it; and which heapline that is. */
+#define HL_VERBS_MAIN	 "hl_verbs_main"
+#define HL_VERBS_VERSION "hl_verbs_version"
 typedef int hl_verbs_main_fn(int argc, char **argv);
 __attribute__((visibility("default"))) hl_verbs_main_fn hl_verbs_main;
+extern __attribute__((visibility("default"))) const char hl_verbs_version[];
 
 extern const struct hl_verb hl_verb_why;
 extern const struct hl_verb hl_verb_record;

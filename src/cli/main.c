@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The heapline program: records by itself, and loads the library of verbs for all else. */
+/* The heapline program: records and says its version by itself, and loads the library of verbs for all else. */
 #include "cli/cli.h"
+
+#include "base/self.h"
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <link.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
@@ -17,7 +20,9 @@ const struct hl_guest_outside *const hl_guests_outside[HL_GUESTS_OUTSIDE_MAX + 1
 
 const struct hl_verb *hl_verb_at(size_t number)
 {
-	return number == 0 ? &hl_verb_record : NULL;
+	static const struct hl_verb *const verbs[] = {&hl_verb_record, &hl_verb_version};
+
+	return number < HL_COUNT_OF(verbs) ? verbs[number] : NULL;
 }
 
 int hl_verb_run(const struct hl_verb *verb, void *request, int argc, char **argv)
@@ -56,12 +61,11 @@ static void *open_library(void)
 {
 	static const char *const places[] = {LIBRARY, HL_PRIVATE_FROM_BIN "/" LIBRARY};
 	char program[PATH_MAX], path[PATH_MAX + sizeof(HL_PRIVATE_FROM_BIN LIBRARY)];
-	const char *executed = (const char *)getauxval(AT_EXECFN);
-	ssize_t size = readlink("/proc/self/exe", program, sizeof(program));
 
-	if (size < 0) /* where no /proc is mounted */
-		size = snprintf(program, sizeof(program), "%s", executed);
-	while (size > 0 && size < PATH_MAX && program[size - 1] != '/')
+	if (!hl_self_path(program))
+		snprintf(program, sizeof(program), "%s", (const char *)getauxval(AT_EXECFN));
+	size_t size = strlen(program);
+	while (size > 0 && program[size - 1] != '/')
 		size--;
 	for (size_t i = 0; i < HL_COUNT_OF(places); i++) {
 		snprintf(path, sizeof(path), "%.*s%s", (int)size, program, places[i]);
@@ -71,15 +75,37 @@ static void *open_library(void)
 	return dlopen(HL_PRIVATE "/" LIBRARY, RTLD_LAZY | RTLD_LOCAL);
 }
 
+/* Both are of one build, or the structures that they share differ. 0; else the exit status. */
+static int check_version(void *library)
+{
+	const char *version = dlsym(library, HL_VERBS_VERSION);
+	const struct link_map *map;
+
+	if (version && !strcmp(version, HL_VERSION))
+		return 0;
+	dlinfo(library, RTLD_DI_LINKMAP, &map);
+	return hl_cli_error("this is heapline " HL_VERSION ", but its library '%s' is of version "
+			    "%s; install heapline again",
+			    map->l_name, version ? version : "unknown");
+}
+
+static bool is_own_verb(const char *word)
+{
+	return hl_verb_find(word) || !strcmp(word, "--version") || !strcmp(word, "-V");
+}
+
 int main(int argc, char **argv)
 {
-	if (argc > 1 && !strcmp(argv[1], hl_verb_record.name))
+	if (argc > 1 && is_own_verb(argv[1]))
 		return hl_cli_run(argc, argv);
 	void *library = open_library();
-	hl_verbs_main_fn *run = NULL;
-	if (library)
-		*(void **)&run = dlsym(library, HL_VERBS_MAIN);
-	if (!run)
-		return hl_cli_error("cannot load its verbs: %s; install heapline again", dlerror());
+	if (!library)
+		return hl_cli_error("cannot load the library of verbs: %s; install heapline again",
+				    dlerror());
+	int status = check_version(library);
+	if (status)
+		return status;
+	hl_verbs_main_fn *run;
+	*(void **)&run = dlsym(library, HL_VERBS_MAIN);
 	return run(argc, argv);
 }

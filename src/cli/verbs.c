@@ -70,6 +70,8 @@ int hl_verb_run(const struct hl_verb *verb, void *request, int argc, char **argv
 	return verb->run ? verb->run(request, argc, argv) : hl_view_run(verb, argc, argv, request);
 }
 
+const char hl_verbs_version[] = HL_VERSION;
+
 int hl_verbs_main(int argc, char **argv)
 {
 	setlocale(LC_CTYPE, ""); /* for the width of letters in tables */

@@ -88,7 +88,7 @@ class Capabilities(harness.TestCase):
             shutil.copy(path, folder)
         if harness.run([harness.need("setcap"), "cap_sys_ptrace+ep", str(folder / "heapline")]).status:
             self.skipTest("no file may have capabilities here")
-        run = [harness.need("setpriv"), f"--reuid={WATCHER}", f"--regid={WATCHER}", "--clear-groups", str(folder / "heapline"), "version"]
+        run = [harness.need("setpriv"), f"--reuid={WATCHER}", f"--regid={WATCHER}", "--clear-groups", str(folder / "heapline"), "help"]
         said = harness.run(run)
         self.assertEqual(said.status, 0, said.stderr)
         library.write_text("not a library")

@@ -5,11 +5,47 @@ and no misleading empty report."""
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import harness
 
 NOBODY = 65534
 OUTPUT = ("hello\n", 6)
+
+
+class LibraryOfVerbs(harness.TestCase):
+    def copy(self):
+        shutil.copy(harness.HEAPLINE, self.directory)
+        return self.path("heapline")
+
+    def test_without_it_the_version_is_said_and_the_file_that_lacks_is_named(self):
+        alone = self.copy()
+        self.assertEqual(harness.run([alone, "--version"]).stdout, harness.run([harness.HEAPLINE, "version"]).stdout)
+        Path(self.path("heapline-verbs.so")).write_text("no library")
+        said = harness.run([alone, "-h"])
+        self.assertEqual(said.status, 1)
+        self.assertRegex(said.stderr, f"^heapline: cannot load the library of verbs: {self.path('heapline-verbs.so')}: .*; install heapline again\n$")
+
+    def test_one_of_another_version_is_refused(self):
+        alone, library = self.copy(), Path(self.path("heapline-verbs.so"))
+        own = harness.run([harness.HEAPLINE, "version"]).stdout.split()[1]
+        other = "9" + own[1:]
+        library.write_bytes(Path(harness.BUILD, library.name).read_bytes().replace(f"\0{own}\0".encode(), f"\0{other}\0".encode()))
+        said = harness.run([alone, "top", "-h"])
+        self.assertEqual((said.status, said.stderr), (1, f"heapline: this is heapline {own}, but its library '{library}' is of version {other}; "
+                                                         "install heapline again\n"))
+
+    def test_it_is_found_where_the_dynamic_loader_is_executed(self):
+        shown = harness.run(["readelf", "-p", ".interp", harness.HEAPLINE]) if shutil.which("readelf") else None
+        if not shown:
+            self.skipTest("no readelf")
+        loader = shown.stdout.split()[-1]
+        copy = self.copy()  # also where a recorder is not installed
+        shutil.copy(f"{harness.BUILD}/heapline-verbs.so", self.directory)
+        self.assertEqual(harness.run([loader, copy, "top", "-h"]).stdout, harness.run([harness.HEAPLINE, "top", "-h"]).stdout)
+        result = harness.run([loader, harness.HEAPLINE, "record", "-o", self.path("r.hl"), harness.program("hello")])
+        self.assertEqual((result.stdout, result.status), OUTPUT, result.stderr)
+        self.assertIn("recorded ", result.stderr)
 
 
 class Refusals(harness.TestCase):

@@ -42,7 +42,7 @@ mkdir -p "$programs"
 compile() { # OUTPUT ARGUMENT...
 	aarch64-linux-gnu-gcc --sysroot="$root" -D_GNU_SOURCE -std=gnu11 -O2 -g -fno-builtin -fno-optimize-sibling-calls -o "$programs/$1" "${@:2}" -pthread
 }
-for name in known_answer ledger peak signals sequence heap_target waiting_calls stacks trace_heap pod_parts pod_kernel grow_parts oom_ledger; do
+for name in known_answer ledger peak signals sequence heap_target waiting_calls stacks trace_heap pod_parts pod_kernel grow_parts oom_ledger leaks; do
 	for kind in '' _signed; do
 		compile "$name$kind" ${kind:+-mbranch-protection=standard} "$tree/tests/e2e/$name.c"
 	done

@@ -226,19 +226,11 @@ static void start_turns(void)
 static void *keep_in_register(void *unused)
 {
 	void *only = handed_over;
-	long written;
 
 	handed_over = NULL;
 	pthread_barrier_wait(&standing);
 	wipe();
-	/* Clears what calls have left in the red zone; then pause(). */
-	__asm__ volatile("mov %1, %%rbx\n\txor %1, %1\n\t"
-			 ".set place, 8\n\t.rept 16\n\tmovq $0, -place(%%rsp)\n\t"
-			 ".set place, place + 8\n\t.endr\n"
-			 "1:\n\tmov $34, %%eax\n\tsyscall\n\tjmp 1b"
-			 : "=a"(written), "+r"(only)
-			 :
-			 : "rbx", "rcx", "r11", "memory");
+	wait_with_register(only);
 	return unused;
 }
 
@@ -326,15 +318,11 @@ static void wait_in_epoll(void)
 static void *spin(void *unused)
 {
 	void *only = malloc(444);
-	unsigned long count = 0;
 
 	memset(only, 0, 444);
 	pthread_barrier_wait(&standing);
 	wipe();
-	__asm__ volatile("mov %1, %%r12\n\txor %1, %1\n1:\tadd $1, %0\n\tjmp 1b"
-			 : "+r"(count), "+r"(only)
-			 :
-			 : "r12", "memory");
+	spin_with_register(only);
 	return unused;
 }
 

@@ -3,6 +3,7 @@
  * Runs a program in one of the ways there are, with an empty environment or with the one that a
  * variable is set in: execs HOW PROGRAM ARGUMENTS... What fails is said by the exit status.
  */
+#include "machine.h"
 #include "program.h"
 
 #include <dlfcn.h>
@@ -105,13 +106,8 @@ static int by_number_at(void)
 /* Past the C library, where no hook can be. */
 static int exec_by_instruction(char **arguments, char **environment)
 {
-	long result;
-
-	__asm__ volatile("syscall"
-			 : "=a"(result)
-			 : "a"(SYS_execve), "D"(arguments[0]), "S"(arguments), "d"(environment)
-			 : "rcx", "r11", "memory");
-	return (int)result;
+	return (int)call_by_instruction(SYS_execve, (long)arguments[0], (long)arguments,
+					(long)environment);
 }
 
 static int by_instruction(void)

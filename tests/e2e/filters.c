@@ -28,6 +28,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "machine.h"
 #include "program.h"
 
 #define BEFORE	    1000
@@ -103,7 +104,6 @@ static void *run_late(void *unused)
 static long install_by(const char *way, struct sock_filter *code, unsigned short length)
 {
 	struct sock_fprog program = {length, code};
-	long result;
 
 	if (!strcmp(way, "prctl") || !strcmp(way, "thread"))
 		return prctl(PR_SET_SECCOMP, code ? SECCOMP_MODE_FILTER : SECCOMP_MODE_STRICT,
@@ -116,12 +116,7 @@ static long install_by(const char *way, struct sock_filter *code, unsigned short
 		return syscall(SYS_seccomp, operation,
 			       strcmp(way, "tsync") ? 0 : SECCOMP_FILTER_FLAG_TSYNC,
 			       code ? &program : NULL);
-	__asm__ volatile("syscall"
-			 : "=a"(result)
-			 : "a"((long)SYS_seccomp), "D"((long)operation), "S"(0L),
-			   "d"(code ? &program : NULL)
-			 : "rcx", "r11", "memory");
-	return result;
+	return call_by_instruction(SYS_seccomp, operation, 0, (long)(code ? &program : NULL));
 }
 
 static void install(const char *way, unsigned verdict, const char *what)

@@ -38,7 +38,7 @@ __asm__(".section .debug_abbrev,\"\",@progbits\n\t"
 	".byte 0\n\t"
 	".section .debug_info,\"\",@progbits\n\t"
 	"lying_unit: .long lying_end - lying_version\n\t"
-	"lying_version: .value 4\n\t.long lying_abbreviations\n\t.byte 8\n\t"
+	"lying_version: .2byte 4\n\t.long lying_abbreviations\n\t.byte 8\n\t"
 	".uleb128 1\n\t" ENTRY(first_name, 3) NAMED(first_name) REFERENCE(second_name) ENTRY(
 		second_name,
 		3) NAMED(second_name) REFERENCE(first_name) ENTRY(either, 4) NAMED(either) BYTES(8)

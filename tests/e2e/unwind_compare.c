@@ -23,6 +23,7 @@
  */
 #define UNW_LOCAL_ONLY
 #include "base/compiler.h"
+#include "machine.h"
 #include "unwind/arch.h"
 #include "unwind/cfi.h"
 #include "unwind/recall.h"
@@ -135,13 +136,11 @@ static bool is_in_module(uint64_t ip)
 	return !_dl_find_object((void *)ip, &found);
 }
 
-/* Where a signal handler returns to: mov $SYS_rt_sigreturn,%rax; syscall. (unw_is_signal_frame of
- * libunwind 1.6.2 knows only signal frames that it unwound without call frame information.) */
+/* Where a signal handler returns to, by its instructions. (unw_is_signal_frame of libunwind 1.6.2 knows
+ * only signal frames that it unwound without call frame information.) */
 static bool is_restorer(uint64_t ip)
 {
-	static const uint8_t code[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
-
-	return !memcmp((void *)ip, code, sizeof(code));
+	return !memcmp((void *)ip, SIGNAL_RETURN, sizeof(SIGNAL_RETURN) - 1);
 }
 
 /* Whether libunwind stopped at a frame that was interrupted where no table has a rule. */
@@ -319,15 +318,16 @@ static void capture(const struct hl_registers *at)
 }
 
 /* In an entry point, which must have a frame pointer: the state of its caller. */
-#define CAPTURE_CALLER()                                                                  \
-	do {                                                                              \
-		const uint64_t *frame_ = __builtin_frame_address(0);                      \
-		struct hl_registers at_ = {frame_[1], (uint64_t)(frame_ + 2), frame_[0]}; \
-		if (is_ready && !is_busy) {                                               \
-			is_busy = true;                                                   \
-			capture(&at_);                                                    \
-			is_busy = false;                                                  \
-		}                                                                         \
+#define CAPTURE_CALLER()                                                                        \
+	do {                                                                                    \
+		const uint64_t frame_ = (uint64_t)__builtin_frame_address(0),                   \
+			       sp_ = HL_HOOK_SP(frame_), bp_ = HL_HOOK_BP(frame_);              \
+		struct hl_registers at_ = {HL_HOOK_PC(sp_, bp_), sp_, HL_HOOK_OUTER(sp_, bp_)}; \
+		if (is_ready && !is_busy) {                                                     \
+			is_busy = true;                                                         \
+			capture(&at_);                                                          \
+			is_busy = false;                                                        \
+		}                                                                               \
 	} while (0)
 
 static void find_real(void)

@@ -171,17 +171,31 @@ static void rules_are_those_that_the_recorder_finds(void **state)
 		(const void *)getauxval(AT_BASE)); /* the loader, whose entry has no rules */
 }
 
+#ifdef __x86_64__
+#define FRAMED_CALL   "endbr64; push %rbp; mov %rsp, %rbp; push %rbx; sub $24, %rsp; call *%rdi"
+#define FRAMED_RETURN "add $24, %rsp; pop %rbx; pop %rbp; ret"
+#define BARE_CALL     "sub $8, %rsp; call *%rdi"
+#define BARE_RETURN   "add $8, %rsp; ret"
+#define COMPARE	      "cmp %rdx, %rcx"
+#else
+#define FRAMED_CALL   "stp x29, x30, [sp, -32]!; mov x29, sp; str x19, [sp, 16]; blr x0"
+#define FRAMED_RETURN "ldr x19, [sp, 16]; ldp x29, x30, [sp], 32; ret"
+#define BARE_CALL     "str x30, [sp, -16]!; blr x0"
+#define BARE_RETURN   "ldr x30, [sp], 16; ret"
+#define COMPARE	      "cmp x2, x3"
+#endif
+
 /* Functions in assembly language have neither symbols nor rules: with a frame pointer, and without. */
 extern const char *const bare_functions[];
 __asm__(".text\n"
 	".p2align 4\n"
-	".Lframed: endbr64; push %rbp; mov %rsp, %rbp; push %rbx; sub $24, %rsp; call *%rdi\n"
-	".Lframed_return: add $24, %rsp; pop %rbx; pop %rbp; ret\n"
+	".Lframed: " FRAMED_CALL "\n"
+	".Lframed_return: " FRAMED_RETURN "\n"
 	".p2align 4\n"
-	".Lbare: sub $8, %rsp; call *%rdi\n"
-	".Lbare_return: add $8, %rsp; ret\n"
+	".Lbare: " BARE_CALL "\n"
+	".Lbare_return: " BARE_RETURN "\n"
 	".p2align 6\n"
-	".Lchecked: .cfi_startproc; cmp %rdx, %rcx; .cfi_endproc\n"
+	".Lchecked: .cfi_startproc; " COMPARE "; .cfi_endproc\n"
 	".Lpadding: .p2align 6\n"
 	".Lrun_into: .cfi_startproc; ret; .cfi_endproc\n"
 	".p2align 4\n"

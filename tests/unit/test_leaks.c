@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Which blocks of made-up heaps nothing leads to. */
+#include "../e2e/machine.h"
 #include "heap/glibc.h"
 #include "heap/graph/graph.h"
 #include "heap/graph/holder_parts.h"
@@ -433,8 +434,8 @@ static void note_going_on(struct hl_memory *memory)
 /* Of a process that has gone on there are no registers. */
 static int visit_thread(struct hl_memory *memory, hl_thread_visit *visit, void *context)
 {
-	const struct user_regs_struct registers = {
-		.rsp = ROOTS + 1024, .fs_base = ROOTS + 2048, .rax = HEAP_BASE};
+	const struct hl_thread_registers registers =
+		REGISTERS_OF(ROOTS + 1024, ROOTS + 2048, HEAP_BASE);
 
 	(void)memory;
 	return went_on ? 0 : visit(context, &registers);

@@ -303,7 +303,9 @@ static __attribute__((noinline)) uint32_t capture_with(struct hl_python *python,
 						       struct hl_script_frame *frames, uint32_t max,
 						       bool *ret_truncated)
 {
-	struct hl_registers registers;
+	uint64_t frame = (uint64_t)__builtin_frame_address(0), sp = HL_HOOK_SP(frame),
+		 bp = HL_HOOK_BP(frame);
+	struct hl_registers registers = {HL_HOOK_PC(sp, bp), sp, HL_HOOK_OUTER(sp, bp)};
 	const struct hl_script_caller caller = {
 		.registers = &registers,
 		.native_node = 1,
@@ -313,8 +315,6 @@ static __attribute__((noinline)) uint32_t capture_with(struct hl_python *python,
 	};
 
 	of_thread->kept = 0;
-	__asm__ volatile("lea 0(%%rip), %0\n\tmov %%rsp, %1\n\tmov %%rbp, %2"
-			 : "=r"(registers.pc), "=r"(registers.sp), "=r"(registers.bp));
 	*ret_truncated = false;
 	return hl_python_capture(python, &caller, frames, max, ret_truncated);
 }
@@ -575,22 +575,38 @@ static void calls_whose_functions_have_ended_are_marked(void **state)
 
 /* ---- a main function in two parts ---- */
 
+#ifdef __x86_64__
+#define JUMP_IF(target) ".byte 0x0f, 0x84\n.long " target " - . - 4\n"
+#define JUMP(target)	".byte 0xe9\n.long " target " - . - 4\n"
+#define JUMP_BYTES	5
+#define MIDDLE		"6" /* behind the first of JUMP_IF() */
+#else
+#define JUMP_IF(target) "b.eq " target "\n"
+#define JUMP(target)	"b " target "\n"
+#define JUMP_BYTES	4
+#define MIDDLE		"4"
+#endif
+
 /* The part with the name jumps ${HERE} times over to the other, and that ${THERE} times into its middle; a function
  * beside them jumps to its beginning alone. */
-#define TWO_PARTS(NAME, HERE, THERE)                                                          \
-	void NAME(void);                                                                      \
-	void NAME##_end(void);                                                                \
-	void NAME##_cold(void);                                                               \
-	__asm__(".text\n.globl " #NAME "\n" #NAME ":\n.cfi_startproc\n"                       \
-		".rept " HERE "\n.byte 0x0f, 0x84\n.long " #NAME "_cold + 8 - . - 4\n.endr\n" \
-		".byte 0xe9\n.long " #NAME "_cold - . - 4\n"                                  \
-		".byte 0xe9\n.long " #NAME "_other - . - 4\n.skip 8, 0x90\n"                  \
-		".cfi_endproc\n.globl " #NAME "_end\n" #NAME "_end:\n.skip 32, 0x90\n" #NAME  \
-		"_other:\n.cfi_startproc\n.rept 40\n.byte 0xe9\n.long " #NAME                 \
-		" - . - 4\n.endr\n.cfi_endproc\n.skip 32, 0x90\n"                             \
-		".globl " #NAME "_cold\n" #NAME "_cold:\n.cfi_startproc\n.skip 16, 0x90\n"    \
-		".rept " THERE "\n.byte 0xe9\n.long " #NAME " + 6 - . - 4\n.endr\n"           \
-		".skip 8, 0x90\n.cfi_endproc\n")
+#define TWO_PARTS(NAME, HERE, THERE)                                                           \
+	void NAME(void);                                                                       \
+	void NAME##_end(void);                                                                 \
+	void NAME##_cold(void);                                                                \
+	__asm__(".text\n.p2align 2\n.globl " #NAME "\n" #NAME ":\n.cfi_startproc\n.rept " HERE \
+		"\n" JUMP_IF(#NAME "_cold + 8") ".endr\n" JUMP(#NAME "_cold") JUMP(            \
+			#NAME                                                                  \
+			"_other") ".skip 8, 0x90\n.cfi_endproc\n.globl " #NAME "_end\n" #NAME  \
+				  "_end:\n.skip 32, 0x90\n" #NAME                              \
+				  "_other:\n.cfi_startproc\n.rept 40\n" JUMP(                  \
+					  #NAME) ".endr\n.cfi_endproc\n.skip 32, 0x90\n"       \
+						 ".globl " #NAME "_cold\n" #NAME               \
+						 "_cold:\n.cfi_startproc\n.skip 16, 0x90\n"    \
+						 ".rept " THERE                                \
+						 "\n" JUMP(#NAME                               \
+							   " + " MIDDLE) ".endr\n"             \
+									 ".skip 8, "           \
+									 "0x90\n.cfi_endproc\n")
 TWO_PARTS(mostly_here, "40", "2");
 TWO_PARTS(mostly_there, "3", "40");
 TWO_PARTS(hardly, "3", "4");
@@ -618,10 +634,10 @@ static void the_part_without_a_name_is_found_wherever_most_of_the_function_is(vo
 	(void)state;
 	find_parts(mostly_here, mostly_here_end, &python);
 	assert_int_equal(python.cold_start, (uint64_t)mostly_here_cold);
-	assert_int_equal(python.cold_end - python.cold_start, 16 + 2 * 5 + 8);
+	assert_int_equal(python.cold_end - python.cold_start, 16 + 2 * JUMP_BYTES + 8);
 	find_parts(mostly_there, mostly_there_end, &python);
 	assert_int_equal(python.cold_start, (uint64_t)mostly_there_cold);
-	assert_int_equal(python.cold_end - python.cold_start, 16 + 40 * 5 + 8);
+	assert_int_equal(python.cold_end - python.cold_start, 16 + 40 * JUMP_BYTES + 8);
 	find_parts(hardly, hardly_end, &python);
 	assert_int_equal(python.cold_start, 0);
 }

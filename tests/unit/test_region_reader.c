@@ -3,6 +3,7 @@
 #include "collector/region_read.h"
 
 #include "base/frame_key.h"
+#include "base/machine.h"
 
 #include "fail_allocations.h"
 #include "fake_region.h"
@@ -257,7 +258,7 @@ __attribute__((no_sanitize("thread"))) static void *count(void *argument)
 		cell->alloc_bytes += STORM_BYTES;
 		cell->alloc_objects++;
 		for (int i = 0; i < 10; i++)
-			__builtin_ia32_pause();
+			hl_machine_pause();
 	}
 	return NULL;
 }

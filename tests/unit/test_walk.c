@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Walks of stacks of every kind, interrupted by nothing. */
+#include "../e2e/machine.h"
 #include "walk_capture.h"
 
 #include <alloca.h>
@@ -84,7 +85,7 @@ static NOINLINE unsigned realigned(unsigned depth)
 	return (unsigned)buffer[depth];
 }
 
-static NOINLINE __attribute__((force_align_arg_pointer)) unsigned forced(unsigned depth)
+static NOINLINE FORCE_ALIGNED unsigned forced(unsigned depth)
 {
 	capture();
 	return depth ? forced(depth - 1) + realigned(2) : realigned(5);
@@ -163,7 +164,7 @@ static void *prepare_coroutine(unsigned self)
 	context->uc_stack.ss_size = COROUTINE_STACK_BYTES;
 	context->uc_link = &main_context;
 	makecontext(context, (void (*)(void))run_coroutine, 1, self);
-	context_start = *(const uint64_t *)context->uc_mcontext.gregs[REG_RSP];
+	context_start = CONTEXT_RETURN(context);
 	return stack;
 }
 
@@ -242,23 +243,11 @@ static void many_stacks_are_recalled_with_a_room_for_their_parts(void **state)
 			STACKS); /* where frames lie decides which share a set */
 }
 
-/* Calls ${function} with a number in rbp, as code without frame pointers may. */
-__attribute__((naked)) static void call_with_number(void (*function)(unsigned)
-							    __attribute__((unused)),
-						    unsigned levels __attribute__((unused)))
-{
-	__asm__("push %rbp\n\t"
-		".cfi_adjust_cfa_offset 8\n\t"
-		".cfi_rel_offset rbp, 0\n\t"
-		"mov %esi, %ebp\n\t"
-		"mov %rdi, %rax\n\t"
-		"mov %esi, %edi\n\t"
-		"call *%rax\n\t"
-		"pop %rbp\n\t"
-		".cfi_adjust_cfa_offset -8\n\t"
-		".cfi_restore rbp\n\t"
-		"ret");
-}
+/* Calls ${function} with a number in the frame pointer's register, as code without frame pointers may. */
+void call_with_number(void (*function)(unsigned), unsigned levels);
+__asm__(".text\n.type call_with_number, "
+	"%function\ncall_with_number:\n\t.cfi_startproc\n\t" CALL_WITH_NUMBER
+	"\n\tret\n\t.cfi_endproc\n.size call_with_number, . - call_with_number\n");
 
 static NOINLINE void chain_right(unsigned levels);
 

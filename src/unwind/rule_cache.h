@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/compiler.h"
+#include "base/machine.h"
 #include "unwind/arch.h"
 #include "unwind/unwind.h"
 
@@ -124,3 +125,25 @@ bool hl_instructions_leave_stack(const uint8_t *code, size_t bytes);
  * a jump, or after a function's first byte. ${address}: of ${code} in its module, whose pages are
  * aligned. */
 bool hl_instructions_start_stack(const uint8_t *code, uint64_t address);
+
+/* ---- unwind/instructions.c of the machine, which has those that know their bytes, too ---- */
+
+enum hl_code_does {
+	HL_DOES_NOTHING = 1 << 0, /* nop */
+	HL_DOES_FILL = 1 << 1,	  /* stands between functions, too */
+	HL_DOES_BRANCH = 1 << 2,  /* what comes next in memory is not all that can come next */
+	HL_DOES_LEAVE = 1 << 3,	  /* what comes next in memory is reached from elsewhere alone */
+	HL_DOES_JUMP_TO_REGISTER = 1 << 4,
+	HL_DOES_MOVE_SP = 1 << 5,      /* by any way */
+	HL_DOES_SWITCH_STACK = 1 << 6, /* takes the stack pointer from elsewhere */
+	HL_DOES_SET_BP = 1 << 7,       /* where that is saved otherwise than by a frame record */
+};
+
+/* An instruction. */
+struct hl_code {
+	size_t bytes;
+	unsigned does; /* enum hl_code_does */
+};
+
+/* The one that begins at ${code}. False: it is cut off, or not valid. */
+bool hl_code_read(const uint8_t *code, size_t bytes, struct hl_code *ret_code);

@@ -16,6 +16,10 @@
 /* To a seccomp filter, of linux/audit.h. */
 #define HL_MACHINE_AUDIT AUDIT_ARCH_AARCH64
 
+/* Of instructions. */
+#define HL_CODE_ALIGNMENT 4u
+#define HL_CODE_BYTES_MAX 4u
+
 /* Of what a program can map. Larger addresses, of 52 bits, a program gets only where it asks for them by a hint. */
 #define HL_ADDRESS_BITS 48
 #define HL_USER_END	(UINT64_C(1) << HL_ADDRESS_BITS)

@@ -12,8 +12,7 @@
 
 /* ---- remote calls ---- */
 
-#define HL_CODE_ALIGNMENT 4u
-#define HL_VECTOR_SETS	  NT_ARM_SVE, NT_PRFPREG
+#define HL_VECTOR_SETS NT_ARM_SVE, NT_PRFPREG
 /* A system call clears what SVE has beyond V0 to V31: Documentation/arch/arm64/sve.rst. */
 #define HL_CALLS_KEEP_VECTORS false
 /* The vector registers lie in it. */

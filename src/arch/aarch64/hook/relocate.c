@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Rewrites an instruction of aarch64 for another address; see relocate.h. A patch is one branch, written at once: no thread
- * ever stands inside of it. Encodings: Arm Architecture Reference Manual for A-profile, C4.1.
+ * ever stands inside of it.
  */
 #include "hook/relocate_move.h"
+
+#include "base/instruction.h"
 
 #include <errno.h>
 #include <string.h>
 
-#define NOP	UINT32_C(0xd503201f)
-#define B	UINT32_C(0x14000000)
-#define BL	UINT32_C(0x94000000)
 #define RET_X16 UINT32_C(0xd65f0200) /* wants no landing pad where it leads to, unlike br */
 #define BR_X16	UINT32_C(0xd61f0200)
 #define PACIASP UINT32_C(0xd503233f)
@@ -19,53 +18,9 @@
 #define AUTIBSP UINT32_C(0xd50323ff)
 #define ADD_SP	UINT32_C(0x910003ff) /* add sp, sp, #0 */
 #define LITERAL UINT32_C(0x58000000) /* ldr x0, of 8 bytes from here */
-#define WORD	4u
 
 /* What hl_instruction_can_be_undone() says of the instructions that sign return addresses. */
 enum { UNDO_PACIASP = -1, UNDO_PACIBSP = -2 };
-
-static uint32_t word_at(const uint8_t *code, size_t at)
-{
-	uint32_t word;
-
-	memcpy(&word, code + at, sizeof(word));
-	return word;
-}
-
-static bool is_branch(uint32_t word)
-{
-	return (word & 0x7c000000) == B;
-}
-
-static bool is_conditional(uint32_t word) /* b.cond, cbz, cbnz */
-{
-	return (word & 0xff000000) == 0x54000000 || (word & 0x7e000000) == 0x34000000;
-}
-
-static bool is_bit_test(uint32_t word) /* tbz, tbnz */
-{
-	return (word & 0x7e000000) == 0x36000000;
-}
-
-/* A field of ${bits} from bit ${low} on, as a distance in words. */
-static uint64_t distance(uint32_t word, unsigned low, unsigned bits)
-{
-	return (uint64_t)((int64_t)((uint64_t)word << (64 - low - bits)) >> (64 - bits)) * WORD;
-}
-
-/* False: not a branch by a distance. */
-static bool find_target(uint32_t word, uint64_t address, uint64_t *ret_target)
-{
-	if (is_branch(word))
-		*ret_target = address + distance(word, 0, 26);
-	else if (is_conditional(word))
-		*ret_target = address + distance(word, 5, 19);
-	else if (is_bit_test(word))
-		*ret_target = address + distance(word, 5, 14);
-	else
-		return false;
-	return true;
-}
 
 /* Whether an indirect branch may lead to it alone where pages are guarded: bti c, j, jc; and those that sign. */
 static bool is_landing_pad(uint32_t word)
@@ -82,7 +37,7 @@ static void put_word(struct hl_move *move, uint32_t word)
 static void put_value(struct hl_move *move, uint32_t number, uint64_t value)
 {
 	put_word(move, LITERAL | 2 << 5 | number);
-	put_word(move, B | 3);
+	put_word(move, HL_B | 3);
 	hl_move_put(move, &value, sizeof(value));
 }
 
@@ -94,7 +49,7 @@ static bool is_near(uint64_t from, uint64_t to)
 
 static uint32_t branch(uint64_t from, uint64_t to)
 {
-	return B | ((uint32_t)((to - from) / WORD) & 0x3ffffff);
+	return HL_B | ((uint32_t)((to - from) / HL_WORD_BYTES) & 0x3ffffff);
 }
 
 void hl_move_jump(struct hl_move *move, uint64_t target)
@@ -124,11 +79,6 @@ static void put_load(struct hl_move *move, uint32_t word, uint64_t data)
 	put_word(move, (word & 1 << 26 ? vector : general)[kind] | (word & 31));
 }
 
-static bool is_adr(uint32_t word)
-{
-	return (word & 0x1f000000) == 0x10000000; /* and adrp */
-}
-
 static bool is_literal(uint32_t word)
 {
 	return (word & 0x3b000000) == 0x18000000;
@@ -136,35 +86,31 @@ static bool is_literal(uint32_t word)
 
 int hl_move_instruction(struct hl_move *move, size_t at)
 {
-	uint32_t word = word_at(move->code, at);
-	uint64_t target = 0, address = move->address + at, next = address + WORD;
+	uint32_t word = hl_word_at(move->code + at);
+	uint64_t target = 0, address = move->address + at, next = address + HL_WORD_BYTES;
 
 	if (!is_near(hl_move_here(move), address))
 		return hl_move_refuse(move, "its trampoline is too far away");
-	if (is_adr(word)) {
-		int64_t pages = (int64_t)(distance(word, 5, 19) | (word >> 29 & 3));
-		bool is_page = word >> 31;
-		put_value(move, word & 31,
-			  is_page ? (address & ~UINT64_C(4095)) + (uint64_t)(pages * 4096)
-				  : address + (uint64_t)pages);
+	if (HL_IS_ADDRESS(word)) {
+		put_value(move, word & 31, hl_address_made(word, address));
 		return 0;
 	}
 	if (is_literal(word)) {
-		put_load(move, word, address + distance(word, 5, 19));
+		put_load(move, word, address + (uint64_t)hl_number_in(word, 5, 19) * HL_WORD_BYTES);
 		return 0;
 	}
-	if (!find_target(word, address, &target)) {
+	if (!hl_branch_target(word, address, &target)) {
 		put_word(move, word);
 		return 0;
 	}
-	if (is_branch(word)) {
+	if (HL_IS_JUMP(word) || HL_IS_CALL(word)) {
 		if (word >> 31)
 			put_value(move, 30, next);
 		hl_move_jump(move, target);
 		return 0;
 	}
 	/* It leads over the jump to what follows. */
-	uint32_t field = is_bit_test(word) ? 0x3fffu << 5 : 0x7ffffu << 5;
+	uint32_t field = HL_IS_JUMP_IF_BIT(word) ? 0x3fffu << 5 : 0x7ffffu << 5;
 	put_word(move, (word & ~field) | 2 << 5);
 	hl_move_jump(move, next);
 	hl_move_jump(move, target);
@@ -186,13 +132,13 @@ static const char *why_fixed(uint32_t word)
 bool hl_instruction_decode(const uint8_t *code, size_t bytes, uint64_t address,
 			   struct hl_instruction *ret_instruction)
 {
-	if (bytes < WORD)
+	if (bytes < HL_WORD_BYTES)
 		return false;
-	uint32_t word = word_at(code, 0);
+	uint32_t word = hl_word_at(code);
 	*ret_instruction = (struct hl_instruction){
-		.why_fixed = why_fixed(word), .bytes = WORD, .is_padding = word == NOP};
-	ret_instruction->is_branch = find_target(word, address, &ret_instruction->target);
-	ret_instruction->is_call = (word & 0xfc000000) == BL;
+		.why_fixed = why_fixed(word), .bytes = HL_WORD_BYTES, .is_padding = word == HL_NOP};
+	ret_instruction->is_branch = hl_branch_target(word, address, &ret_instruction->target);
+	ret_instruction->is_call = HL_IS_CALL(word);
 	ret_instruction->is_end = ret_instruction->is_branch; /* by which the trampoline leaves */
 	return word >> 16;				      /* none begins with 16 zeros */
 }
@@ -200,7 +146,7 @@ bool hl_instruction_decode(const uint8_t *code, size_t bytes, uint64_t address,
 /* Landing pads, `stp x, x, [sp, #-N]!` and `sub sp, sp, #N`. */
 bool hl_instruction_can_be_undone(const uint8_t *code, size_t bytes, int32_t *ret_stack_bytes)
 {
-	uint32_t word = word_at(code, 0), rows = word >> 15 & 0x7f;
+	uint32_t word = hl_word_at(code), rows = word >> 15 & 0x7f;
 
 	(void)bytes;
 	*ret_stack_bytes = 0;
@@ -237,7 +183,7 @@ size_t hl_relocate_way(uint64_t at, int32_t stack_bytes, uint64_t hook,
 	uint32_t undo = stack_bytes == UNDO_PACIASP   ? AUTIASP
 			: stack_bytes == UNDO_PACIBSP ? AUTIBSP
 						      : ADD_SP | (uint32_t)stack_bytes << 10;
-	size_t used = stack_bytes ? WORD : 0;
+	size_t used = stack_bytes ? HL_WORD_BYTES : 0;
 
 	memcpy(ret_code, &undo, sizeof(undo));
 	if (hl_relocate_jump(at + used, hook, ret_code + used) == 0)

@@ -16,6 +16,10 @@
 /* To a seccomp filter, of linux/audit.h. */
 #define HL_MACHINE_AUDIT AUDIT_ARCH_X86_64
 
+/* Of instructions. */
+#define HL_CODE_ALIGNMENT 1u
+#define HL_CODE_BYTES_MAX 15u
+
 /* Of what a program can map. */
 #define HL_ADDRESS_BITS 47
 #define HL_USER_END	(UINT64_C(1) << HL_ADDRESS_BITS)

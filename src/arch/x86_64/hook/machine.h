@@ -15,8 +15,7 @@
 
 /* ---- remote calls ---- */
 
-#define HL_CODE_ALIGNMENT 1u
-#define HL_VECTOR_SETS	  NT_X86_XSTATE
+#define HL_VECTOR_SETS NT_X86_XSTATE
 /* Whether a system call leaves vector registers as they were. */
 #define HL_CALLS_KEEP_VECTORS true
 /* What a frame has beside the vector registers, with room to align both parts. */

@@ -10,10 +10,9 @@ enum register_number {
 	REGISTER_BP = 5,
 };
 
-#define CALL		      0xe8
-#define LEAVE		      0xc9
-#define BREAKPOINT	      0xcc
-#define INSTRUCTION_BYTES_MAX 15u
+#define CALL	   0xe8
+#define LEAVE	   0xc9
+#define BREAKPOINT 0xcc
 
 enum rex {
 	REX_B = 1, /* rm, or base, is r8 .. r15 */
@@ -36,45 +35,48 @@ struct instruction {
 	uint8_t rex;
 	bool has_16_bits; /* operands */
 	bool has_modrm;
-	bool is_vector; /* VEX or EVEX */
 	uint8_t modrm;
 	uint8_t base; /* of a SIB byte; of rm without one */
 	int32_t displacement;
 };
 
-/* Opcodes of a set: 16 words of 16 bits each, by high and low digit. */
-typedef uint16_t opcode_set[16];
-
-static bool is_in(const opcode_set set, uint8_t opcode)
-{
-	return set[opcode >> 4] >> (opcode & 15) & 1;
-}
-
-static const opcode_set one_byte_modrm = {
-	[0x0] = 0x0f0f, [0x1] = 0x0f0f, [0x2] = 0x0f0f, [0x3] = 0x0f0f, [0x6] = 0x0a08,
-	[0x8] = 0xfffb, [0xc] = 0x00c3, [0xd] = 0xff0f, [0xf] = 0xc0c0,
-};
-static const opcode_set one_byte_imm8 = {
-	[0x0] = 0x1010, [0x1] = 0x1010, [0x2] = 0x1010, [0x3] = 0x1010,
-	[0x6] = 0x0c00, [0x7] = 0xffff, [0x8] = 0x0009, [0xa] = 0x0100,
-	[0xb] = 0x00ff, [0xc] = 0x2043, [0xe] = 0x08ff,
-};
-/* 32 bits, or 16 if operands have 16. */
-static const opcode_set one_byte_imm32 = {
-	[0x0] = 0x2020, [0x1] = 0x2020, [0x2] = 0x2020, [0x3] = 0x2020,
-	[0x6] = 0x0300, [0x8] = 0x0002, [0xa] = 0x0200, [0xc] = 0x0080,
-};
-static const opcode_set one_byte_invalid = {
-	[0x0] = 0x40c0, [0x1] = 0xc0c0, [0x2] = 0x8080, [0x3] = 0x8080, [0x6] = 0x0003,
-	[0x8] = 0x0004, [0x9] = 0x0400, [0xc] = 0x4000, [0xd] = 0x0070, [0xe] = 0x0400,
-};
-static const opcode_set map_0f_without_modrm = {
-	[0x0] = 0x4be0, [0x3] = 0x00ff, [0x7] = 0x0080,
-	[0x8] = 0xffff, [0xa] = 0x0707, [0xc] = 0xff00,
-};
-static const opcode_set map_0f_imm8 = {
-	[0x0] = 0x8000, [0x7] = 0x000f, [0xa] = 0x1010, [0xb] = 0x0400, [0xc] = 0x0074,
-};
+/*
+ * What follows each opcode, as the maps have them, 16 a row: '.' nothing. Capital letters: a ModRM byte, which M has alone. Immediates: B,
+ * b of 8 bits; Z, z of 32, or 16 where operands have that; F and G like B and Z, in the first two of a group; v like z, or 64 bits; d 32, w 16,
+ * e 24 and q 64 bits, always. x: not valid.
+ */
+static const char one_byte_map[] = "MMMMbzxxMMMMbzx."
+				   "MMMMbzxxMMMMbzxx"
+				   "MMMMbz.xMMMMbz.x"
+				   "MMMMbz.xMMMMbz.x"
+				   "................"
+				   "................"
+				   "xx.M....zZbB...."
+				   "bbbbbbbbbbbbbbbb"
+				   "BZxBMMMMMMMMMMMM"
+				   "..........x....."
+				   "qqqq....bz......"
+				   "bbbbbbbbvvvvvvvv"
+				   "BBw...BZe.w..bx."
+				   "MMMMxxx.MMMMMMMM"
+				   "bbbbbbbbddxb...."
+				   "......FG......MM";
+static const char map_0f[] = "MMMMM.....M.MM.B"
+			     "MMMMMMMMMMMMMMMM"
+			     "MMMMMMMMMMMMMMMM"
+			     "........MMMMMMMM"
+			     "MMMMMMMMMMMMMMMM"
+			     "MMMMMMMMMMMMMMMM"
+			     "MMMMMMMMMMMMMMMM"
+			     "BBBBMMM.MMMMMMMM"
+			     "dddddddddddddddd"
+			     "MMMMMMMMMMMMMMMM"
+			     "...MBMMM...MBMMM"
+			     "MMMMMMMMMMBMMMMM"
+			     "MMBMBBBM........"
+			     "MMMMMMMMMMMMMMMM"
+			     "MMMMMMMMMMMMMMMM"
+			     "MMMMMMMMMMMMMMMM";
 
 /* ---- one instruction ---- */
 
@@ -106,7 +108,6 @@ static void read_vector_prefix(struct reader *reader, struct instruction *to, ui
 {
 	uint8_t map = MAP_0F, first = read_byte(reader);
 
-	to->is_vector = true;
 	if (prefix != 0xc5)
 		map = first & 7;
 	for (unsigned left = prefix == 0x62 ? 2 : prefix == 0xc4 ? 1 : 0; left; left--)
@@ -145,17 +146,20 @@ static void read_opcode(struct reader *reader, struct instruction *to)
 			to->map = byte == 0x38 ? MAP_0F38 : MAP_0F3A;
 			byte = read_byte(reader);
 		}
-	} else {
-		reader->failed |= is_in(one_byte_invalid, byte);
 	}
 	to->opcode = byte;
 }
 
-static bool has_modrm(const struct instruction *of)
+static char form_of(const struct instruction *of)
 {
-	if (of->map == MAP_ONE_BYTE)
-		return is_in(one_byte_modrm, of->opcode);
-	return of->map != MAP_0F || !is_in(map_0f_without_modrm, of->opcode);
+	switch (of->map) {
+	case MAP_ONE_BYTE:
+		return one_byte_map[of->opcode];
+	case MAP_0F:
+		return map_0f[of->opcode];
+	default:
+		return of->map == MAP_0F38 ? 'M' : 'B';
+	}
 }
 
 static void read_modrm(struct reader *reader, struct instruction *to)
@@ -172,38 +176,34 @@ static void read_modrm(struct reader *reader, struct instruction *to)
 	to->displacement = read_signed(reader, displacement_bytes);
 }
 
-static size_t immediate_bytes(const struct instruction *of)
+static size_t immediate_bytes(const struct instruction *of, char form)
 {
 	unsigned full = of->has_16_bits && !(of->rex & REX_W) ? 2 : 4;
-	unsigned reg = of->modrm >> 3 & 7;
+	bool is_first = (of->modrm >> 3 & 7) < 2;
 
-	if (of->map == MAP_0F3A || (of->map == MAP_0F && is_in(map_0f_imm8, of->opcode)))
+	switch (form) {
+	case 'b':
+	case 'B':
 		return 1;
-	if (of->map == MAP_0F && (of->opcode & 0xf0) == 0x80 && !of->is_vector)
-		return 4;
-	if (of->map != MAP_ONE_BYTE)
-		return 0;
-	switch (of->opcode) {
-	case 0xa0 ... 0xa3: /* an address */
-		return 8;
-	case 0xb8 ... 0xbf:
-		return of->rex & REX_W ? 8 : full;
-	case 0xc2:
-	case 0xca:
+	case 'w':
 		return 2;
-	case 0xc8:
+	case 'e':
 		return 3;
-	case CALL:
-	case 0xe9:
+	case 'd':
 		return 4;
-	case 0xf6:
-		return reg < 2 ? 1 : 0;
-	case 0xf7:
-		return reg < 2 ? full : 0;
+	case 'q':
+		return 8;
+	case 'v':
+		return of->rex & REX_W ? 8 : full;
+	case 'z':
+	case 'Z':
+		return full;
+	case 'F':
+		return is_first;
+	case 'G':
+		return is_first ? full : 0;
 	default:
-		return is_in(one_byte_imm8, of->opcode)	   ? 1
-		       : is_in(one_byte_imm32, of->opcode) ? full
-							   : 0;
+		return 0;
 	}
 }
 
@@ -213,21 +213,15 @@ static bool decode(const uint8_t *code, size_t bytes, struct instruction *ret_in
 	struct instruction read = {0};
 
 	read_opcode(&reader, &read);
-	if (!reader.failed && has_modrm(&read))
+	char form = form_of(&read);
+	if (form >= 'A' && form <= 'Z')
 		read_modrm(&reader, &read);
-	size_t immediate = immediate_bytes(&read);
-	if (reader.failed || immediate > (size_t)(reader.end - reader.at))
+	size_t immediate = immediate_bytes(&read, form);
+	if (reader.failed || form == 'x' || immediate > (size_t)(reader.end - reader.at))
 		return false;
 	read.bytes = (size_t)(reader.at - code) + immediate;
 	*ret_instruction = read;
 	return true;
-}
-
-size_t hl_instructions_length(const uint8_t *code, size_t bytes)
-{
-	struct instruction at;
-
-	return decode(code, bytes, &at) ? at.bytes : 0;
 }
 
 /* ---- what an instruction does ---- */
@@ -240,16 +234,6 @@ static bool is_one_byte(const struct instruction *at, uint8_t opcode)
 static bool is_nop(const struct instruction *at)
 {
 	return (is_one_byte(at, 0x90) && !at->rex) || (at->map == MAP_0F && at->opcode == 0x1f);
-}
-
-bool hl_instructions_are_padding(const uint8_t *code, size_t bytes)
-{
-	struct instruction at;
-
-	for (size_t i = 0; i < bytes; i += at.bytes)
-		if (!decode(code + i, bytes - i, &at) || !is_nop(&at))
-			return false;
-	return true;
 }
 
 static bool has_registers(const struct instruction *at)
@@ -315,6 +299,36 @@ static bool changes_sp(const struct instruction *at)
 	       (at->opcode == 0x8d && is_reg(at, REGISTER_SP));
 }
 
+/* Whether the next instruction in memory is reached from elsewhere alone. */
+static bool leaves(const struct instruction *at)
+{
+	return at->map == MAP_ONE_BYTE &&
+	       ((at->opcode & 0xf6) == 0xc2 || at->opcode == 0xe9 || at->opcode == 0xeb ||
+		(at->opcode == 0xff && (at->modrm >> 3 & 7) == 4));
+}
+
+bool hl_code_read(const uint8_t *code, size_t bytes, struct hl_code *ret_code)
+{
+	struct instruction at;
+
+	if (!decode(code, bytes, &at))
+		return false;
+	bool jumps_to_register =
+		is_one_byte(&at, 0xff) && has_registers(&at) && (at.modrm >> 3 & 7) == 4;
+	bool switches =
+		moves_to(&at, REGISTER_SP) || pops(&at, REGISTER_SP) || is_one_byte(&at, LEAVE);
+	bool sets_bp = moves_to(&at, REGISTER_BP) || pops(&at, REGISTER_BP);
+	*ret_code = (struct hl_code){
+		at.bytes,
+		(is_nop(&at) ? HL_DOES_NOTHING : 0u) |
+			(is_one_byte(&at, BREAKPOINT) ? HL_DOES_FILL : 0u) |
+			(branches(&at) ? HL_DOES_BRANCH : 0u) | (leaves(&at) ? HL_DOES_LEAVE : 0u) |
+			(jumps_to_register ? HL_DOES_JUMP_TO_REGISTER : 0u) |
+			(changes_sp(&at) ? HL_DOES_MOVE_SP : 0u) |
+			(switches ? HL_DOES_SWITCH_STACK : 0u) | (sets_bp ? HL_DOES_SET_BP : 0u)};
+	return true;
+}
+
 /* ---- frames ---- */
 
 /*
@@ -351,37 +365,6 @@ size_t hl_instructions_frame_pointer_made(const uint8_t *function, size_t bytes)
 	return 0;
 }
 
-/* Whether the next instruction in memory is reached from elsewhere alone. */
-static bool leaves(const struct instruction *at)
-{
-	return at->map == MAP_ONE_BYTE &&
-	       ((at->opcode & 0xf6) == 0xc2 || at->opcode == 0xe9 || at->opcode == 0xeb ||
-		(at->opcode == 0xff && (at->modrm >> 3 & 7) == 4));
-}
-
-bool hl_instructions_next_part(const uint8_t *code, size_t bytes, struct hl_instructions_part *part)
-{
-	size_t offset = part->end, start = bytes;
-	struct instruction at;
-
-	for (; offset < bytes; offset += at.bytes) {
-		if (!decode(code + offset, bytes - offset, &at)) {
-			/* Its other bytes may be behind the end. */
-			if (bytes - offset >= INSTRUCTION_BYTES_MAX)
-				return false;
-			at.bytes = bytes - offset;
-		}
-		if (start == bytes && !is_nop(&at) && !is_one_byte(&at, BREAKPOINT))
-			start = offset;
-		if (start != bytes && leaves(&at)) {
-			offset += at.bytes;
-			break;
-		}
-	}
-	*part = (struct hl_instructions_part){start, offset};
-	return start != bytes;
-}
-
 uint64_t hl_instructions_jump_target(const uint8_t *code)
 {
 	bool is_conditional = code[0] == 0x0f && (code[1] & 0xf0) == 0x80;
@@ -406,38 +389,6 @@ uint64_t hl_instructions_called(const uint8_t *code, uint64_t address)
 	struct reader operand = {code - 4, code, false};
 
 	return code[-5] == CALL ? address + (uint64_t)(int64_t)read_signed(&operand, 4) : 0;
-}
-
-bool hl_instructions_jump_to_register(const uint8_t *function, size_t bytes)
-{
-	size_t searched = bytes < HL_HANDED_BYTES ? bytes : HL_HANDED_BYTES;
-	struct instruction at;
-
-	for (size_t offset = 0; offset < searched; offset += at.bytes) {
-		if (!decode(function + offset, searched - offset, &at))
-			return false;
-		if (is_one_byte(&at, 0xff) && has_registers(&at) && (at.modrm >> 3 & 7) == 4)
-			return true;
-		if (branches(&at) || changes_sp(&at) || moves_to(&at, REGISTER_BP))
-			return false;
-	}
-	return false;
-}
-
-bool hl_instructions_leave_stack(const uint8_t *code, size_t bytes)
-{
-	size_t searched = bytes < HL_RETURN_BYTES ? bytes : HL_RETURN_BYTES;
-	struct instruction at;
-
-	for (size_t offset = 0; offset < searched; offset += at.bytes) {
-		if (!decode(code + offset, searched - offset, &at) || branches(&at))
-			return false;
-		if (moves_to(&at, REGISTER_SP) || pops(&at, REGISTER_SP) || is_one_byte(&at, LEAVE))
-			return true;
-		if (moves_to(&at, REGISTER_BP) || pops(&at, REGISTER_BP))
-			return false;
-	}
-	return false;
 }
 
 /* Whether a call, other than of a register, ends before ${code}. */

@@ -556,10 +556,25 @@ static bool is_field_of_profile(const struct hl_pprof_field *field)
 	       (field->number == HL_PPROF_COMMENT && field->wire == HL_PPROF_BYTES);
 }
 
-#define FIELDS_LOOKED_AT 16
+/* Of a message, the number of its first field; 0: it has none. */
+static uint32_t first_number(const struct hl_pprof_field *message)
+{
+	struct hl_pprof_field field;
+	const char *problem;
+	size_t at = 0;
 
-/* The format has no magic number, but no text and no other format begins with that many of its
- * fields. */
+	return pprof_reader_field(message->bytes, message->size, &at, &field, &problem) > 0
+		       ? field.number
+		       : 0;
+}
+
+#define VALUE_TYPE_FIELDS 2 /* a type and its unit */
+#define FIELDS_LOOKED_AT  16
+
+/*
+ * The format has no magic number, but no text and no other format begins with that many of its
+ * fields, but for traces of packets, which are its first field to both.
+ */
 static bool detects(const struct hl_import_input *input)
 {
 	struct hl_pprof_field field;
@@ -571,11 +586,30 @@ static bool detects(const struct hl_import_input *input)
 		int r = pprof_reader_field(input->bytes, input->size, &at, &field, &problem);
 		if (r < 0 && input->partial && i > 0) /* the field goes on after the head */
 			break;
-		if (r < 0 || !is_field_of_profile(&field))
+		if (r < 0 || !is_field_of_profile(&field) ||
+		    (field.number == HL_PPROF_SAMPLE_TYPE &&
+		     first_number(&field) > VALUE_TYPE_FIELDS))
 			return false;
 		has_messages |= field.number < HL_PPROF_DROP_FRAMES;
 	}
 	return has_messages;
+}
+
+bool hl_pprof_is_perfetto(const struct hl_import_input *input)
+{
+	struct hl_pprof_field field;
+	const char *problem;
+	size_t at = 0;
+
+	for (int i = 0; i < FIELDS_LOOKED_AT && at < input->size; i++) {
+		int r = pprof_reader_field(input->bytes, input->size, &at, &field, &problem);
+		if (r < 0)
+			return input->partial && i > 0;
+		if (field.number != HL_PPROF_SAMPLE_TYPE || field.wire != HL_PPROF_BYTES ||
+		    first_number(&field) <= VALUE_TYPE_FIELDS)
+			return false;
+	}
+	return at > 0;
 }
 
 const struct hl_importer hl_importer_pprof = {"pprof", detects, read_pprof};

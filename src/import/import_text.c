@@ -5,6 +5,7 @@
 #include "base/compiler.h"
 #include "base/encode.h"
 #include "guests/traits.h"
+#include "import/pprof.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -337,13 +338,28 @@ static const struct {
 			       "the same program has that"},
 	{"threadcreate profile:", "a list of the threads that Go made, not of memory; "
 				  "/debug/pprof/heap of the same program has that"},
-	{"{\"dhatFileVersion\":", "DHAT's, which heapline does not read; open it in dh_view.html "
-				  "of valgrind"},
 	{"JAVA PROFILE 1.0", "a dump of Java's objects, which heapline does not read; a heap "
 			     "analyzer for Java (Eclipse MAT, VisualVM) shows it"},
 	{"{\"snapshot\":{\"meta\":", "a snapshot of V8's objects, which heapline does not read; "
 				     "Chrome's developer tools load it under Memory"},
 	{"memray", "memray's, which heapline does not read; 'memray tree FILE' shows it"},
+	{"inuse_bytes,inuse_objects,", "the CSV of 'heapline export', which heapline writes and "
+				       "does not read"},
+};
+
+/* What heapline writes for other programs, by a word that it has near its beginning. */
+static const struct {
+	const char *word, *what;
+} written[] = {
+	{"speedscope.app/file-format-schema.json",
+	 "speedscope's, which heapline writes and does not read; open it at speedscope.app"},
+	{"\"preprocessedProfileVersion\":", "Firefox Profiler's, which heapline writes and does "
+					    "not read; open it at profiler.firefox.com"},
+	{"\"dhatFileVersion\":", "DHAT's, which heapline writes and does not read; open it in "
+				 "dh_view.html of valgrind"},
+	{"\"schema\": \"heapline/",
+	 "a report of 'heapline', as JSON, for other programs; views read "
+	 "the recording that it is of"},
 };
 
 const char *hl_import_foreign(const struct hl_import_input *input)
@@ -366,9 +382,12 @@ const char *hl_import_foreign(const struct hl_import_input *input)
 	if (is_perf_script(input))
 		return "the text of 'perf script'; 'stackcollapse-perf.pl FILE >OUT.folded' turns "
 		       "it into folded text, which heapline reads";
-	if (is_json_with(input, "speedscope.app/file-format-schema.json"))
-		return "speedscope's, which heapline writes and does not read; open it at "
-		       "speedscope.app";
+	for (size_t i = 0; i < HL_COUNT_OF(written); i++)
+		if (is_json_with(input, written[i].word))
+			return written[i].what;
+	if (hl_pprof_is_perfetto(input))
+		return "Perfetto's, which heapline writes and does not read; open it at "
+		       "ui.perfetto.dev";
 	if (is_json_with(input, "\"total_num_allocations\":") &&
 	    is_json_with(input, "\"allocation_size_histogram\":"))
 		return "the sums of 'memray stats --json', which have no stacks; 'memray tree' "

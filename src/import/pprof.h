@@ -70,6 +70,9 @@ struct hl_pprof_field {
 	size_t size;
 };
 
+/* Whether ${input} begins as a trace of Perfetto does: packets, where a profile has the types of its values. */
+bool hl_pprof_is_perfetto(const struct hl_import_input *input);
+
 /* ---- the messages of a file ---- */
 
 /* Numbers of the fields of Profile, see pprof.proto. */

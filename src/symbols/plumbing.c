@@ -51,7 +51,14 @@ static const char *const table[] = {
 	"runtime.mallocgc*", "runtime.newobject", "runtime.newarray", "runtime.makeslice*",
 	"runtime.growslice", "runtime.makemap*", "runtime.rawstring*", "runtime.rawbyteslice",
 	"runtime.concatstring*", "runtime.slicebytetostring", "runtime.stringtoslicebyte",
-	"runtime.persistentalloc*",
+	"runtime.persistentalloc*", "runtime.makechan*", "runtime.mapassign*", "runtime.hashGrow",
+	"runtime.growWork*", "runtime.evacuate*", "runtime.memclr*", "runtime.memmove",
+	"runtime.duffzero", "runtime.duffcopy", "runtime.nextFreeFast", "runtime.heapBits*",
+	"runtime.heapSetType*", "runtime.(*mcache)*", "runtime.(*mcentral)*", "runtime.(*mheap)*",
+	"runtime.(*mspan)*", "runtime.(*spanSet)*", "runtime.(*pageAlloc)*", "runtime.(*fixalloc)*",
+	"runtime.systemstack*",
+	"runtime.sysAlloc*", "runtime.sysUsed*", "runtime.sysMap*", "runtime.newMarkBits",
+	"runtime.newAllocBits", "runtime.profilealloc", "runtime.mProf_Malloc",
 
 	/* wrappers that many programs have */
 	"xmalloc*", "xcalloc*", "xrealloc*", "xstrdup*", "xstrndup*", "xmemdup*", "xzalloc*",

@@ -82,6 +82,9 @@ void hl_heap_emit_head(struct hl_emit *emit, const struct hl_heap *heap);
 /* What could not be read or seen, at the end. */
 void hl_heap_emit_notes(struct hl_emit *emit, const struct hl_heap *heap);
 
+/* Whether ${part}, as the report names it, are objects that a runtime's collector moves, and no recorder sees. */
+bool hl_heap_is_collected(const char *part);
+
 /* The first of the questions, see heap_answers.c: whether it is a leak. In tables alone. */
 void hl_heap_verdict_emit(struct hl_emit *emit, const struct hl_heap *heap);
 

@@ -92,6 +92,17 @@ static bool is_recorded(const char *name)
 	return false;
 }
 
+bool hl_heap_is_collected(const char *part)
+{
+	for (size_t kind = HL_ANONYMOUS_GUESTS; kind < HL_ANONYMOUS_V8; kind++) {
+		const struct hl_guest_pools *pools = hl_rss_pools(kind);
+		if (pools && !strcmp(part, pools->name))
+			return !pools->recorded;
+	}
+	return !strcmp(part, hl_rss_anonymous_name(HL_ANONYMOUS_V8)) ||
+	       !strcmp(part, hl_rss_anonymous_name(HL_ANONYMOUS_JAVA));
+}
+
 /* What lists the objects of a runtime whose heap ${name} is, by type. False: it is not a heap of those. */
 static bool say_objects(struct figures *of, const char *name)
 {

@@ -4,6 +4,7 @@
 
 #include "base/names.h"
 #include "view/format.h"
+#include "view/heap.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -136,6 +137,7 @@ void hl_why_find_grown_part(struct hl_why_facts *facts, const json_t *before, co
 		    strcmp(part, "heapline's recorder") != 0) {
 			facts->grown_part_bytes = gain;
 			HL_WHY_KEEP(facts->grown_part, part);
+			facts->is_collected = hl_heap_is_collected(part);
 		}
 	}
 }
@@ -231,6 +233,14 @@ static void keep_grower(struct hl_why *why, const json_t *row, const char *sourc
 }
 
 #define STEADY_PERCENT 50 /* the leak score of a stack that counts */
+#define RISE_PERCENT   10 /* of all in use; less does not count as growth */
+
+static double seconds_of(const json_t *growth)
+{
+	return (double)(hl_why_number(growth, "log.last_ms") -
+			hl_why_number(growth, "log.first_ms")) /
+	       1000;
+}
 
 static bool is_same_leaf(const json_t *one, const json_t *other)
 {
@@ -239,8 +249,8 @@ static bool is_same_leaf(const json_t *one, const json_t *other)
 	       !strcmp(hl_why_text(one, "file"), hl_why_text(other, "file"));
 }
 
-/* Of the stacks that end as ${row} does and count. */
-static int64_t gain_of_leaf(const json_t *rows, const json_t *row)
+/* Of the stacks that end as ${row} does and have at least that leak score. */
+static int64_t gain_of_leaf(const json_t *rows, const json_t *row, int64_t steady_percent)
 {
 	int64_t bytes = 0;
 	json_t *other;
@@ -248,7 +258,7 @@ static int64_t gain_of_leaf(const json_t *rows, const json_t *row)
 
 	json_array_foreach(rows, i, other)
 		if (is_same_leaf(row, other) &&
-		    hl_why_number(other, "steady_percent") >= STEADY_PERCENT)
+		    hl_why_number(other, "steady_percent") >= steady_percent)
 			bytes += hl_why_number(other, "to_bytes") -
 				 hl_why_number(other, "from_bytes");
 	return bytes;
@@ -263,7 +273,7 @@ void hl_why_keep_growth(struct hl_why *why, const json_t *growth)
 	size_t i;
 
 	json_array_foreach(rows, i, row) {
-		int64_t bytes = gain_of_leaf(rows, row);
+		int64_t bytes = gain_of_leaf(rows, row, STEADY_PERCENT);
 		if (hl_why_number(row, "steady_percent") < STEADY_PERCENT)
 			continue;
 		total_bytes += hl_why_number(row, "to_bytes") - hl_why_number(row, "from_bytes");
@@ -275,13 +285,42 @@ void hl_why_keep_growth(struct hl_why *why, const json_t *growth)
 	facts->lost_events = hl_why_number(growth, "lost.events");
 	if (most)
 		keep_grower(why, most, "attach");
+	json_decref(why->unsteady);
+	why->unsteady = most || hl_why_number(growth, "total_rise_percent") < RISE_PERCENT
+				? NULL
+				: json_incref((json_t *)growth);
 	if (facts->grown_bytes)
 		return;
 	facts->grown_bytes = grown_bytes;
 	facts->total_grown_bytes = total_bytes;
-	facts->grown_seconds = (double)(hl_why_number(growth, "log.last_ms") -
-					hl_why_number(growth, "log.first_ms")) /
-			       1000;
+	facts->grown_seconds = seconds_of(growth);
+}
+
+bool hl_why_keep_unsteady(struct hl_why *why, double rate)
+{
+	struct hl_why_facts *facts = &why->facts;
+	const json_t *rows = hl_why_member(why->unsteady, "rows"), *most = NULL;
+	int64_t grown_bytes = 0, total_bytes = 0;
+	json_t *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row) {
+		int64_t bytes = gain_of_leaf(rows, row, 0);
+		total_bytes += hl_why_number(row, "to_bytes") - hl_why_number(row, "from_bytes");
+		if (bytes > grown_bytes) {
+			grown_bytes = bytes;
+			most = row;
+		}
+	}
+	double seconds = seconds_of(why->unsteady);
+	if (!most || seconds <= 0 || (double)grown_bytes / seconds < rate)
+		return false;
+	facts->grown_bytes = grown_bytes;
+	facts->total_grown_bytes = total_bytes;
+	facts->grown_seconds = seconds;
+	facts->is_unsteady = true;
+	keep_grower(why, most, "attach");
+	return true;
 }
 
 void hl_why_keep_traced(struct hl_why *why, const json_t *traced, const char *source)

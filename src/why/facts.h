@@ -40,6 +40,9 @@ void hl_why_keep_frame(struct hl_why_frame *to, const json_t *frame);
 /* Figures are those of the first time, which leaks and holders are compared with; a later one may have better names. */
 void hl_why_keep_growth(struct hl_why *why, const json_t *growth);
 
+/* Where no stack grew steadily: the one that grew most, if by at least ${rate} bytes a second. Whether there is one. */
+bool hl_why_keep_unsteady(struct hl_why *why, double rate);
+
 /* Of verbs that trace from outside: their rows are what was gained. */
 void hl_why_keep_traced(struct hl_why *why, const json_t *traced, const char *source);
 

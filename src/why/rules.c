@@ -183,6 +183,13 @@ static bool retains_what_grows(const struct hl_why_facts *facts)
 	return free_memory_grows(facts) && !pins_what_grows(facts);
 }
 
+/* A collector moves these objects: the first to touch a page is the collector, and the caller that keeps them is another. */
+static bool collector_keeps(const struct hl_why_facts *facts)
+{
+	return facts->is_collected && !facts->is_script && has_grown(facts) &&
+	       facts->grown_part_bytes >= gain_of(facts) / 2;
+}
+
 static bool touches_more(const struct hl_why_facts *facts)
 {
 	return has_grower(facts) && !strcmp(facts->source, "pgfault");
@@ -260,8 +267,8 @@ static bool always(const struct hl_why_facts *facts)
 
 /* ---- the table ---- */
 
-/* In sentences: %l the line, %f the grower's leaf, %h the holder, %n the neighbour, %m the file in memory, %p the part that grew, %g the group, %u what
- * returns free memory, %t "-p 4711", %i the neighbour's number; bytes: %G grown a second, %B gained, %L lost, %C page cache, %N gained by the
+/* In sentences: %l the line, %f the grower's leaf, %h the holder, %v holds, %n the neighbour, %m the file in memory, %p the part that grew, %g the group, %u what
+ * returns free memory, %t "-p 4711", %i the neighbour's number; bytes: %G grown a second, %B gained, %O by the part that grew, %L lost, %C page cache, %N gained by the
  * neighbour, %P pinned, %R returnable, %H headers, %K not touched. */
 /* clang-format off */
 static const struct rule {
@@ -288,9 +295,12 @@ static const struct rule {
 	{HL_WHY_GROWTH, HL_WHY_LIKELY, memory_file_grows,
 	 "a file in memory grows, %m: it counts like memory of the process, and the kernel cannot take it back",
 	 "remove or truncate it, or write it to a disk", "heapline pod %t"},
+	{HL_WHY_GROWTH, HL_WHY_POSSIBLE, collector_keeps,
+	 "%p grow, by %O: in use, or garbage that waits for a collection; the collector moves them, so no native line tells who keeps them",
+	 "list them by type with the runtime's own tool, which 'heapline heap' names, twice, and compare", "heapline heap %t"},
 	{HL_WHY_CACHE, HL_WHY_LIKELY, holds_what_grows,
 	 "%l keeps %G a second, still held by %h: a cache without bound, or what is never removed from there",
-	 "bound what %h holds, or remove from it what is not needed any more", "heapline holders %t"},
+	 "bound what %h %v, or remove from it what is not needed any more", "heapline holders %t"},
 	{HL_WHY_CACHE, HL_WHY_LIKELY, reaches_what_grows,
 	 "%l keeps %G a second, and the process still reaches it: a cache without bound, or what is never removed",
 	 "bound what %l fills, or remove from it what is not needed any more", "heapline holders %t"},
@@ -372,11 +382,11 @@ static int64_t a_second(const struct hl_why_facts *facts)
 static const char *word_of(const struct hl_why *why, char letter, char text[2 * HL_WHY_TEXT_MAX])
 {
 	const struct hl_why_facts *facts = &why->facts;
-	const int64_t bytes[] = {['B'] = gain_of(facts),	 ['C'] = facts->cache.after,
-				 ['G'] = a_second(facts),	 ['H'] = facts->header_bytes,
-				 ['K'] = facts->cold_bytes,	 ['L'] = facts->lost_bytes,
-				 ['N'] = facts->neighbour_gain,	 ['P'] = facts->pinned_bytes,
-				 ['R'] = facts->returnable_bytes};
+	const int64_t bytes[] = {['B'] = gain_of(facts),	['C'] = facts->cache.after,
+				 ['G'] = a_second(facts),	['H'] = facts->header_bytes,
+				 ['K'] = facts->cold_bytes,	['L'] = facts->lost_bytes,
+				 ['N'] = facts->neighbour_gain, ['O'] = facts->grown_part_bytes,
+				 ['P'] = facts->pinned_bytes,	['R'] = facts->returnable_bytes};
 
 	switch (letter) {
 	case 'l':
@@ -385,6 +395,8 @@ static const char *word_of(const struct hl_why *why, char letter, char text[2 * 
 		return facts->leaf[0] ? facts->leaf : "the program";
 	case 'h':
 		return facts->holder[0] == '[' ? "several holders" : facts->holder;
+	case 'v':
+		return facts->holder[0] == '[' ? "hold" : "holds";
 	case 'n':
 		snprintf(text, 2 * HL_WHY_TEXT_MAX, "process %d (%s)", facts->neighbour,
 			 facts->neighbour_name);
@@ -550,6 +562,13 @@ static void choose_next(struct hl_why *why, const char *next)
 	fill_in(why, next, why->next, sizeof(why->next));
 }
 
+/* The stack grew in steps, or it is one of many that touched new pages. */
+static bool is_one_of_many(const struct hl_why_facts *facts)
+{
+	return facts->is_unsteady || (facts->source && !strcmp(facts->source, "pgfault") &&
+				      facts->grown_bytes < facts->total_grown_bytes / 4);
+}
+
 static const struct rule *choose_rule(const struct hl_why_facts *facts)
 {
 	const struct rule *rule = rules;
@@ -573,6 +592,8 @@ void hl_why_judge(struct hl_why *why)
 	if (rule->certainty == HL_WHY_CERTAIN &&
 	    why->facts.unscanned > why->facts.heap_bytes / UNSCANNED_SHARE)
 		why->certainty = HL_WHY_LIKELY;
+	if (strstr(rule->sentence, "%l") && is_one_of_many(&why->facts))
+		why->certainty = HL_WHY_POSSIBLE;
 	fill_in(why, rule->sentence, why->sentence, sizeof(why->sentence));
 	fill_in(why, rule->remedy, why->remedy, sizeof(why->remedy));
 	choose_next(why, rule->next);

@@ -520,17 +520,24 @@ static void step_faults(struct run *run)
 	double grown = a_second(facts->grown_bytes, facts->grown_seconds);
 	char duration[16];
 
-	if (!facts->may_fault || facts->is_idle || gain < (256 << 10) ||
-	    (facts->source &&
-	     (hl_why_gain(&facts->live) > gain / 2 || grown > a_second(gain, facts->seconds) / 2)))
+	if (facts->is_idle || gain < (256 << 10))
+		return;
+	if (!facts->source && hl_why_keep_unsteady(why, a_second(gain, facts->seconds) / 2))
+		return;
+	if (!facts->may_fault || (facts->source && (hl_why_gain(&facts->live) > gain / 2 ||
+						    grown > a_second(gain, facts->seconds) / 2)))
 		return;
 	snprintf(duration, sizeof(duration), "%.0f",
 		 ceil(fmin(FAULT_SECONDS, why->request.seconds)));
 	json_t *faults = ASK(why, (unsigned)FAULT_SECONDS + TRACE_GRACE, "pgfault", "-p",
 			     pid_of(why), "-n", GROWN_ROWS, duration);
 	if (a_second(hl_why_number(faults, "total.inuse_bytes"),
-		     (double)hl_why_number(faults, "recording.duration_ms") / 1000) > 2 * grown)
+		     (double)hl_why_number(faults, "recording.duration_ms") / 1000) > 2 * grown) {
+		const struct hl_why_facts before = *facts;
 		hl_why_keep_traced(why, faults, "pgfault");
+		if (facts->is_collected && !facts->is_script)
+			*facts = before; /* a collector touched the pages */
+	}
 	json_decref(faults);
 }
 
@@ -690,7 +697,8 @@ int hl_why_run(const struct hl_why_request *request, struct hl_why *ret_why, str
 	json_decref(run.heap);
 	json_decref(run.pod);
 	json_decref(why->frames);
-	why->frames = NULL;
+	json_decref(why->unsteady);
+	why->frames = why->unsteady = NULL;
 	if (is_over(why)) {
 		add_unseen(why, "what follows: a signal ended it");
 		if (!run.heap_ns)

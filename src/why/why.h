@@ -84,6 +84,7 @@ struct hl_why_facts {
 	double cold_seconds;
 	char grown_part[64]; /* that gained most */
 	int64_t grown_part_bytes;
+	bool is_collected; /* that part: objects that a runtime's collector moves, of which no recorder knows */
 	char memory_file[HL_WHY_TEXT_MAX]; /* the largest of shared memory */
 
 	/* its control group, by pod */
@@ -98,7 +99,8 @@ struct hl_why_facts {
 	/* the grower */
 	const char *source; /* the verb that found it; NULL: none did */
 	struct hl_why_frame line;
-	bool is_script; /* the line is of a language whose runtime frees */
+	bool is_script;	  /* the line is of a language whose runtime frees */
+	bool is_unsteady; /* it grew most of all stacks, in steps */
 	char stack[HL_WHY_STACK_MAX][HL_WHY_TEXT_MAX]; /* the leaf first */
 	char leaf[HL_WHY_TEXT_MAX];
 	double grown_seconds; /* in which it was watched */
@@ -129,7 +131,8 @@ struct hl_why {
 	pid_t pid;
 	uint64_t begun_ns; /* CLOCK_REALTIME */
 	struct hl_why_facts facts;
-	json_t *frames; /* of the grower, the leaf last, while it is looked at */
+	json_t *frames;	  /* of the grower, the leaf last, while it is looked at */
+	json_t *unsteady; /* the growth of memory in use of which no stack has most steadily */
 	struct hl_why_done done[HL_WHY_LIST_MAX];
 	char unseen[HL_WHY_LIST_MAX][HL_WHY_TEXT_MAX];
 	size_t done_count, unseen_count;

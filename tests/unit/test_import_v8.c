@@ -99,6 +99,13 @@ static void files_of_other_tools_are_named_not_read_as_folded_text(void **state)
 		{"{\"snapshot\":{\"meta\":{\"node_fields\":[", "a snapshot of V8's objects"},
 		{"{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\"}",
 		 "speedscope's"},
+		{"{\n  \"dhatFileVersion\": 2,\n  \"mode\": \"heap\"\n", "DHAT's"},
+		{"{\n  \"meta\": {\n    \"preprocessedProfileVersion\": 55,\n",
+		 "Firefox Profiler's"},
+		{"{\n  \"schema\": \"heapline/export/1\",\n", "a report of 'heapline'"},
+		{"inuse_bytes,inuse_objects,alloc_bytes,stack\n1,1,1,\"a;b\"\n",
+		 "the CSV of 'heapline export'"},
+		{"\x0a\x04\x50\x01\x68\x01\x0a\x02\x50\x01", "Perfetto's"},
 		{"v 10400 3\nX ./a\n+ 1\n", "--flamegraph-cost-type leaked"},
 		{"v 10400 3\nX ./a\n+ 48 1 55ff\n", "heaptrack_interpret <FILE"},
 	};

@@ -116,6 +116,55 @@ static void what_grows_and_is_lost_is_a_leak(void **state)
 	expect(facts, HL_WHY_CACHE, HL_WHY_LIKELY, "heapline holders -p 4711");
 }
 
+static void what_a_collector_moves_has_no_line(void **state)
+{
+	struct hl_why_facts facts = growing_of_script();
+	struct hl_why *why;
+
+	(void)state;
+	facts.is_script = false;
+	facts.is_collected = true;
+	facts.grown_part_bytes = 8 * MIB;
+	snprintf(facts.grown_part, sizeof(facts.grown_part), "objects");
+	expect(facts, HL_WHY_GROWTH, HL_WHY_POSSIBLE, "heapline heap -p 4711");
+	why = judged(facts);
+	assert_non_null(strstr(why->sentence, "objects grow, by 8.0 MiB"));
+	test_free(why);
+	facts.grown_part_bytes = 2 * MIB;
+	expect(facts, HL_WHY_GROWTH, HL_WHY_LIKELY, "heapline growth -p 4711 60");
+}
+
+static void one_stack_of_many_is_only_possible(void **state)
+{
+	struct hl_why_facts facts = growing();
+
+	(void)state;
+	facts.is_unsteady = true;
+	expect(facts, HL_WHY_CACHE, HL_WHY_POSSIBLE, "heapline holders -p 4711");
+	facts = growing_of_script();
+	facts.is_script = false;
+	facts.source = "pgfault";
+	expect(facts, HL_WHY_GROWTH, HL_WHY_LIKELY, "heapline pgfault -p 4711 60");
+	facts.total_grown_bytes = 50 * MIB;
+	expect(facts, HL_WHY_GROWTH, HL_WHY_POSSIBLE, "heapline pgfault -p 4711 60");
+}
+
+static void several_holders_hold(void **state)
+{
+	struct hl_why_facts facts = growing();
+	struct hl_why *why;
+
+	(void)state;
+	snprintf(facts.holder, sizeof(facts.holder), "[shared by 3]");
+	why = judged(facts);
+	assert_non_null(strstr(why->remedy, "what several holders hold,"));
+	test_free(why);
+	snprintf(facts.holder, sizeof(facts.holder), "table");
+	why = judged(facts);
+	assert_non_null(strstr(why->remedy, "what table holds,"));
+	test_free(why);
+}
+
 static void what_grows_and_is_held_is_a_cache(void **state)
 {
 	struct hl_why_facts facts = growing();
@@ -259,6 +308,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_grows_and_is_lost_is_a_leak),
+		cmocka_unit_test(what_a_collector_moves_has_no_line),
+		cmocka_unit_test(one_stack_of_many_is_only_possible),
+		cmocka_unit_test(several_holders_hold),
 		cmocka_unit_test(what_grows_and_is_held_is_a_cache),
 		cmocka_unit_test(growth_without_a_proof_is_growth),
 		cmocka_unit_test(groups_have_neighbours_and_page_cache),

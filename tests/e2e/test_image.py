@@ -148,9 +148,10 @@ class Plugin(InContainers):
                 return "memfd:heapline" in file.read()
 
         environment = {**os.environ, "KUBECTL": self.path("kubectl"), "HL_FAKE_POD": self.directory, "HEAPLINE_IMAGE": self.image}
-        for words in [], ["--comm", "app"]:
+        for words in (["-o", "out.hlpack", "web-1", "attach"], ["-o", "out.hlpack", "web-1", "attach", "--comm", "app"],
+                      ["web-1", "growth", "-p", "1", "60"], ["web-1", "why"]):
             with self.subTest(words):
-                with subprocess.Popen([KUBECTL, "-o", "out.hlpack", "web-1", "attach", *words], cwd=self.directory, env=environment,
+                with subprocess.Popen([KUBECTL, *words], cwd=self.directory, env=environment,
                                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as plugin:
                     harness.wait_until(is_joined, "the recorder")
                     plugin.terminate()

@@ -42,7 +42,7 @@ mkdir -p "$programs"
 compile() { # OUTPUT ARGUMENT...
 	aarch64-linux-gnu-gcc --sysroot="$root" -D_GNU_SOURCE -std=gnu11 -O2 -g -fno-builtin -fno-optimize-sibling-calls -o "$programs/$1" "${@:2}" -pthread
 }
-for name in known_answer ledger peak signals sequence heap_target waiting_calls stacks trace_heap pod_parts pod_kernel grow_parts oom_ledger leaks; do
+for name in known_answer ledger peak signals sequence heap_target waiting_calls attach_target streaming stacks trace_heap pod_parts pod_kernel grow_parts oom_ledger leaks; do
 	for kind in '' _signed; do
 		compile "$name$kind" ${kind:+-mbranch-protection=standard} "$tree/tests/e2e/$name.c"
 	done
@@ -51,10 +51,12 @@ compile heap_target_static "$tree/tests/e2e/heap_target.c" -static
 compile pages "$tree"/tests/e2e/{pages,page_scenarios}.c
 compile gate.so -shared -fPIC "$tree/tests/e2e/gate.c"
 mapfile -t libraries < <(find "$build/src" -name 'lib*.a' ! -name 'libhooks.a' ! -name 'librecorder.a' ! -name 'libpprof_messages.a')
-for name in walk_trace recorded_stacks; do
-	compile $name -I "$tree/src" -I "$tree/src/arch/aarch64" -I "$build/src/bpf" "$tree/tests/e2e/$name.c" -Wl,--start-group "${libraries[@]}" -Wl,--end-group \
+compile_with_libraries() { # OUTPUT SOURCE... [ARGUMENT...]
+	compile "$@" -I "$tree/src" -I "$tree/src/arch/aarch64" -I "$build/src/bpf" -Wl,--start-group "${libraries[@]}" -Wl,--end-group \
 		-lbpf -lelf -ldw -lz -lzstd -lxxhash -ljansson -lsqlite3 -lcurl -lprotobuf-c -lm
-done
+}
+for name in walk_trace recorded_stacks; do compile_with_libraries $name "$tree/tests/e2e/$name.c"; done
+compile_with_libraries attach_cycles "$tree"/tests/e2e/{attach_cycles,attach_storm,kill_steps}.c -Wl,--wrap={ptrace,pwrite64,sched_setscheduler,syscall}
 aarch64-linux-gnu-g++ --sysroot="$root" -O2 -g -fno-builtin -fno-optimize-sibling-calls "$tree/tests/e2e/known_answer_cxx.cc" -o "$programs/known_answer_cxx"
 for kind in '' _fixed; do
 	aarch64-linux-gnu-gcc --sysroot="$root" -D_GNU_SOURCE -std=gnu11 -O2 -g -fno-builtin -fno-optimize-sibling-calls ${kind:+-fno-pie -no-pie} \

@@ -139,7 +139,7 @@ static void mend_call(struct stopped_thread *thread)
 	struct hl_thread_registers registers;
 
 	if (hl_thread_registers_read(thread->tid, &registers) == 0 &&
-	    hl_interrupted_call_mend_settled(thread->tid, &thread->call, &registers))
+	    hl_interrupted_call_mend(thread->tid, &thread->call, &registers))
 		hl_thread_registers_write(thread->tid, &registers);
 }
 

@@ -33,6 +33,8 @@
 #define LOOKS_PER_STATE	 64   /* whether a thread has ended is looked at more rarely */
 #define DESCRIPTORS_LEFT 64   /* for all else, below the limit, where there are more threads */
 
+#define IN_STREAMING_MODE "those that stopped compute in SME's streaming mode; try again"
+
 static uint64_t now_ns(void)
 {
 	return hl_clock_ns(CLOCK_MONOTONIC);
@@ -327,6 +329,7 @@ static int seize(struct hl_remote *remote, pid_t tid, struct hl_error *err)
 			return 0;
 		return refuse_seize(remote, tid, code, err);
 	}
+	hl_interrupted_call_look(tid, &thread->call);
 	return 1;
 }
 
@@ -355,7 +358,7 @@ static int await_thread(struct hl_remote *remote, struct hl_remote_thread *threa
 		return r;
 	thread->stopped = true;
 	thread->changed = false;
-	if (hl_interrupted_call_mend(thread->tid, &thread->registers))
+	if (hl_interrupted_call_mend(thread->tid, &thread->call, &thread->registers))
 		hl_remote_set_registers(thread);
 	return 0;
 }
@@ -431,7 +434,7 @@ int hl_remote_stop_one(struct hl_remote *remote, struct hl_error *err)
 
 	hl_maps_release(&remote->maps); /* read before anything is stopped */
 	hl_maps_read(remote->pid, &remote->maps, NULL);
-	while ((r = try_each(remote, err)) == -EAGAIN && now_ns() < deadline)
+	while (((r = try_each(remote, err)) == -EAGAIN || r == -EINPROGRESS) && now_ns() < deadline)
 		rest_ns(ROUND_NS);
 	if (r == 0)
 		return 0;
@@ -441,7 +444,7 @@ int hl_remote_stop_one(struct hl_remote *remote, struct hl_error *err)
 	if (r == -EAGAIN)
 		return refuse_late(remote, remote->pid, err);
 	return hl_error_set(err, r, "cannot enter process '%d': no thread of it can make calls: %s",
-			    remote->pid, strerror(-r));
+			    remote->pid, r == -EINPROGRESS ? IN_STREAMING_MODE : strerror(-r));
 }
 
 /* ---- all threads ---- */
@@ -672,6 +675,7 @@ static void let_go(struct hl_remote *remote, struct hl_remote_thread *thread)
 {
 	if (thread->changed)
 		hl_thread_registers_write(thread->tid, &thread->registers);
+	hl_interrupted_call_go_on(thread->tid, &thread->call, 0);
 	hl_guardian_lower(remote->guardian, thread->tid);
 	drop(remote, thread, hl_remote_trace(PTRACE_DETACH, thread->tid, 0, NULL) < 0);
 }

@@ -14,7 +14,7 @@
 #include "base/seccomp.h"
 #include "hook/machine.h"
 #include "process/maps.h"
-#include "process/registers.h"
+#include "process/process.h"
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -107,6 +107,7 @@ int hl_remote_check_calls(struct hl_remote *remote, const struct hl_seccomp_call
 struct hl_remote_thread {
 	pid_t tid;
 	struct hl_thread_registers registers; /* as they will go on */
+	struct hl_interrupted_call call;      /* that the stop has interrupted */
 	bool changed;			      /* registers are to be written back */
 	bool stopped;			      /* false: it was asked to, and has not yet */
 };
@@ -301,6 +302,9 @@ extern const size_t hl_gadget_code_count;
 uint64_t hl_remote_make_frame(const struct hl_remote *remote,
 			      const struct hl_thread_registers *registers, uint64_t top,
 			      uint8_t *bytes, uint64_t *ret_start);
+
+/* Whether the stopped thread keeps its state through a system call: not in the streaming mode of SME, which a call ends. */
+bool hl_remote_keeps_state(pid_t tid);
 
 /* Sets ${registers}, those of a thread with that frame, so that it goes on at ${pc}: a function, which returns to the frame, or
  * one of the gadgets. Then, what it goes on with. */

@@ -60,7 +60,8 @@ static bool has_filter(pid_t tid)
 	return hl_process_condition_read(tid, &condition, NULL) < 0 || condition.seccomp_mode;
 }
 
-bool hl_interrupted_call_mend(pid_t tid, struct hl_thread_registers *registers)
+/* Where a tracer sees the result, before the kernel settles how the call ends. */
+static bool mend_result(pid_t tid, struct hl_thread_registers *registers)
 {
 	const int64_t number = hl_thread_registers_call(registers),
 		      result = (int64_t)*hl_thread_registers_result(registers);
@@ -95,48 +96,57 @@ void hl_interrupted_call_look(pid_t tid, struct hl_interrupted_call *ret_call)
 	    sscanf(text, "%llu %llx %*x %*x %*x %*x %*x %llx %llx", &number, &first, &sp, &pc) != 4)
 		return;
 	*ret_call = (struct hl_interrupted_call){
-		number, first, sp, pc, status_number(tid, SWITCHES, 10), false};
+		number, first, sp, pc, status_number(tid, SWITCHES, 10), 0};
 }
 
-bool hl_interrupted_call_mend_settled(pid_t tid, struct hl_interrupted_call *call,
-				      struct hl_thread_registers *registers)
+/* Whether the call that the thread slept in before it was interrupted, and no other, has ended with EINTR. */
+static bool has_ended_early(pid_t tid, const struct hl_interrupted_call *call,
+			    struct hl_thread_registers *registers)
+{
+	return call->switches && may_end_early((int64_t)call->number) &&
+	       (int64_t)*hl_thread_registers_result(registers) == -EINTR &&
+	       *hl_thread_registers_pc(registers) == call->pc &&
+	       hl_thread_registers_sp(registers) == call->sp &&
+	       hl_thread_call_number(registers) == call->number &&
+	       status_number(tid, SWITCHES, 10) == call->switches + 1;
+}
+
+bool hl_interrupted_call_mend(pid_t tid, struct hl_interrupted_call *call,
+			      struct hl_thread_registers *registers)
 {
 	uint64_t *result = hl_thread_registers_result(registers),
 		 *pc = hl_thread_registers_pc(registers), found = *result;
 
-	if (!call->switches || hl_thread_registers_sp(registers) != call->sp ||
-	    hl_thread_call_number(registers) != call->number ||
-	    status_number(tid, SWITCHES, 10) != call->switches + 1)
-		return hl_interrupted_call_mend(tid, registers);
-	bool has_ended =
-		*pc == call->pc && (int64_t)found == -EINTR && may_end_early((int64_t)call->number);
-	bool is_restarted = *pc + HL_SETTLED_CALL_BYTES == call->pc && found == call->first;
-	call->is_mended =
-		has_ended || (is_restarted && has_filter(tid) &&
-			      hl_thread_may_repeat((uint32_t)ptrace(
-				      PTRACE_PEEKTEXT, tid, *pc - HL_SETTLED_CALL_BYTES, NULL)));
-	if (call->is_mended) {
+	if (!HL_SETTLED_CALL_BYTES)
+		return mend_result(tid, registers);
+	call->pc = *pc;
+	if (has_ended_early(tid, call, registers)) {
 		*result = call->first;
-		call->first = found;
-		call->pc = *pc;
 		*pc -= HL_SETTLED_CALL_BYTES;
+	} else if (hl_thread_may_restart(registers) && has_filter(tid)) {
+		hl_thread_mark(registers, true);
+	} else {
+		return false;
 	}
-	return call->is_mended;
+	call->first = found;
+	call->mended_pc = *pc;
+	return true;
 }
 
 void hl_interrupted_call_go_on(pid_t tid, const struct hl_interrupted_call *call, int signal)
 {
 	struct hl_thread_registers registers;
 
-	if (!call->is_mended)
+	if (!call->mended_pc)
 		return;
 	uint64_t waiting =
 		status_number(tid, "\nSigPnd:", 16) | status_number(tid, "\nShdPnd:", 16);
 	if ((!signal && !(waiting & ~status_number(tid, "\nSigBlk:", 16))) ||
 	    hl_thread_registers_read(tid, &registers) < 0 ||
-	    *hl_thread_registers_pc(&registers) + HL_SETTLED_CALL_BYTES != call->pc)
+	    *hl_thread_registers_pc(&registers) != call->mended_pc)
 		return;
 	*hl_thread_registers_result(&registers) = call->first;
 	*hl_thread_registers_pc(&registers) = call->pc;
+	hl_thread_mark(&registers, false);
 	hl_thread_registers_write(tid, &registers);
 }

@@ -240,31 +240,27 @@ struct hl_sleeper_source {
  */
 
 /*
- * Sets ${registers} of the stopped thread ${tid} so that an interrupted call of these kinds is made
- * again when the thread goes on; unless a signal with a handler comes first, which ends it with EINTR
- * as ever. Each stop of any thread has to call this, and to write the registers at once: then this
- * also holds if we are killed. Whether they have changed.
- */
-bool hl_interrupted_call_mend(pid_t tid, struct hl_thread_registers *registers);
-
-/*
- * Where the kernel settles how a call ends before a tracer sees the thread, both kinds are made again by going back: to the call's
- * instruction, with the first argument that /proc showed before; or to the one before it, which the kernel does not take for a
- * call that goes on by restart_syscall(2), if it may be repeated. Neither if the thread has slept in another call meanwhile. A
- * signal's handler would then run before the call and not end it, so where a signal waits the registers are set back.
+ * Where the kernel settles how a call ends before a tracer sees the thread, the first kind needs its first argument, which
+ * /proc shows before, and has not slept in another call meanwhile. A signal's handler would then run before a call that is made
+ * again and not end it, so where a signal waits the registers are set back.
  */
 struct hl_interrupted_call {
 	uint64_t number, first, sp, pc; /* first: its argument; once it is mended, its result */
-	uint64_t switches; /* to other threads; 0: the thread did not sleep in a call */
-	bool is_mended;
+	uint64_t switches;  /* to other threads; 0: the thread did not sleep in a call */
+	uint64_t mended_pc; /* 0: nothing was changed, or is to be set back */
 };
 
 /* Before the thread is interrupted. ${ret_call} is zeroed. */
 void hl_interrupted_call_look(pid_t tid, struct hl_interrupted_call *ret_call);
 
-/* Like hl_interrupted_call_mend(), which it calls on other machines. */
-bool hl_interrupted_call_mend_settled(pid_t tid, struct hl_interrupted_call *call,
-				      struct hl_thread_registers *registers);
+/*
+ * Sets ${registers} of the stopped thread ${tid} so that an interrupted call of these kinds is made
+ * again when the thread goes on; unless a signal with a handler comes first, which ends it with EINTR
+ * as ever. Each stop of any thread has to call this, and to write the registers at once: then this
+ * also holds if we are killed. Whether they have changed.
+ */
+bool hl_interrupted_call_mend(pid_t tid, struct hl_interrupted_call *call,
+			      struct hl_thread_registers *registers);
 
 /* Before the thread goes on, with ${signal} if that is not 0. */
 void hl_interrupted_call_go_on(pid_t tid, const struct hl_interrupted_call *call, int signal);

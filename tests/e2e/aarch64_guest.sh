@@ -48,16 +48,22 @@ for kinds in blocks mapped list tree ring rings inner ended arenas 'kept registe
 done
 
 # No system call of the program is interrupted, whatever its seccomp filter does of restart_syscall(2).
-for filter in '' kill fail; do
-	start waiting_calls $filter
+asleep() { # all threads of the target; those that wait briefly never are
 	for i in $(seq 600); do
+		case $filter in *brief) break ;; esac
 		grep -h ^State /proc/$target/task/*/status | grep -qv sleeping || break
 		sleep 0.1
 	done
-	for i in 1 2 3; do
-		heapline heap -p $target --stop >out.txt 2>err.txt && heapline leaks -p $target >out.txt 2>err.txt || break
+}
+for filter in '' kill fail 'kill brief'; do
+	start waiting_calls $filter
+	said=0
+	for i in $(seq ${stops:-2}); do
+		for verb in 'heap --stop' leaks 'attach -q -f -d 0.1 -o waits.hl'; do
+			asleep
+			heapline $verb -p $target >out.txt 2>err.txt || { said=$?; break 2; }
+		done
 	done
-	said=$?
 	exec 3>&-
 	wait $target
 	echo "calls $?" >>answers.txt
@@ -65,6 +71,27 @@ for filter in '' kill fail; do
 done
 
 run release uname -r
+
+# A program is entered and left: its counts are the recorder's, and its code, mappings and descriptors stay as they were.
+run cycles attach_cycles 200 2 4 seconds:${cycles_s:-40}
+run 'cycles of all' attach_cycles 200 2 4 seconds:${cycles_s:-20} threads forks signals libraries
+start attach_target ledger 3
+cp ledger before
+run attach heapline attach -o joined.hl -d 1 -p $target
+cat before ledger | base64 >both.txt
+say ledgers 0 both.txt
+run 'info of attach' heapline info --json joined.hl
+exec 3>&-
+wait $target
+say 'attached program' $?
+# A system call would end the streaming mode of SME, so another thread makes those of attach.
+for beside in '' beside; do
+	start streaming 10 $beside
+	run "streaming $beside" heapline attach -q -o streamed.hl -d 0.5 -p $target
+	wait $target
+	say "streamed $beside" $?
+	exec 3>&-
+done
 # Stacks that BPF programs find, beside those of the recorder in the same calls.
 export HEAPLINE_TEST_GATE=/tmp/gate
 mkfifo gate.at gate.go walk.in

@@ -5,6 +5,7 @@ scripts/check_arm64.sh runs it; HL_ARM64_ROOT is the folder with the libraries o
 aarch64_guest.sh, and test_kernels.py has what both machines share. ``--boot`` shows what the guest wrote.
 """
 
+import base64
 import json
 import os
 import re
@@ -15,13 +16,14 @@ import tempfile
 import unittest
 
 import harness
+import test_attach
 import test_bpf_stacks
 import test_kernels
 from test_aarch64 import AARCH64
 
 SUITE = "bookworm"
 ROOT = os.environ.get("HL_ARM64_ROOT", "/")
-PROGRAMS = ("known_answer", "heap_target", "heap_target_static", "leaks", "waiting_calls", "stacks", "stacks_signed", "gate.so", "walk_trace", "recorded_stacks",
+PROGRAMS = ("known_answer", "heap_target", "heap_target_static", "leaks", "waiting_calls", "attach_cycles", "attach_target", "streaming", "stacks", "stacks_signed", "gate.so", "walk_trace", "recorded_stacks",
             "trace_heap", "pages", "pod_parts", "pod_kernel", "grow_parts", "oom_ledger")
 SERVED = "usr/lib/aarch64-linux-gnu/libmicrohttpd.so.12"  # loaded when it is needed
 LIBRARIES = ("lib/aarch64-linux-gnu", "usr/lib/aarch64-linux-gnu")
@@ -157,10 +159,40 @@ class Aarch64Machine(test_kernels.Traces, unittest.TestCase):
         self.check_leaks("leaks --core", f"planted {ALL_KINDS}")
 
     def test_no_system_call_is_interrupted(self):
-        for seccomp in "", "fail":  # "kill" has ended the program in one boot of four: see docs/platforms.md
+        for seccomp in "", "fail", "kill", "kill brief":
             with self.subTest(restart_syscall=seccomp):
                 status, output, errors = self.said[f"waits {seccomp}"]
                 self.assertEqual((status, output), (0, "ready\ncalls 0\n"), errors)
+
+    def test_a_process_that_is_entered_and_left_again_and_again(self):
+        for name in "cycles", "cycles of all":
+            status, output, errors = self.said[name]
+            self.assertEqual((status, errors), (0, ""), output)
+            told = json.loads(output)
+            self.assertEqual((told["failures"], told["status"]), (0, 0))
+            self.assertGreater(told["cycles"], 0)
+
+    def test_attach_counts_as_the_program_does(self):
+        self.assertEqual([self.said[name][0] for name in ("attach", "attached program")], [0, 7], self.said["attach"])
+        both = base64.b64decode(self.said["ledgers"][1])
+        with tempfile.TemporaryDirectory(prefix="heapline-arm64-") as folder:
+            for name, part in ("before", both[:len(both) // 2]), ("after", both[len(both) // 2:]):
+                with open(f"{folder}/{name}", "wb") as file:
+                    file.write(part)
+            before, after = (test_attach.Ledger(f"{folder}/{name}") for name in ("before", "after"))
+        total = self.report("info of attach")["total"]
+        self.assertGreater(total["alloc_objects"], 1000)
+        for found, counted in (total["alloc_objects"], "allocs"), (total["alloc_objects"] - total["inuse_objects"], "frees"):
+            self.assertLessEqual(abs(found - getattr(after, counted) + getattr(before, counted)), 3 * test_attach.EDGES, counted)
+
+    def test_attach_makes_no_calls_in_streaming_mode(self):
+        if self.said["streamed "][0] == 2:
+            self.skipTest("this machine has no SME")
+        self.assertEqual([self.said[f"streamed {beside}"][0] for beside in ("", "beside")], [0, 0])
+        status, _, errors = self.said["streaming "]
+        self.assertEqual(status, 1)
+        self.assertIn("SME's streaming mode; try again", errors)
+        self.assertEqual(self.said["streaming beside"][0], 0, self.said["streaming beside"])
 
     def test_holders_have_names(self):
         self.need("leaks")

@@ -282,7 +282,7 @@ class States(Ledger):
 
     def test_calls_that_wait_go_on(self):
         """A thread waits in each call that a stop may interrupt; none returns, by an error or by itself."""
-        for seccomp in ([], ["kill"], ["fail"]):
+        for seccomp in ([], ["kill"], ["fail"], ["kill", "brief"]):
             with self.subTest(restart_syscall=seccomp), harness.waiting_calls(self, *seccomp) as pid:
                 for mode in "mem-fast", "log-fast":
                     self.attach(pid, "-d", "0.1", "--mode", mode)

@@ -594,7 +594,7 @@ class Unharmed(harness.TestCase):
         self.assertEqual(planted.process.returncode, 0)
 
     def test_each_call_that_waits_goes_on(self):
-        for seccomp in ([], ["kill"], ["fail"]):
+        for seccomp in ([], ["kill"], ["fail"], ["kill", "brief"]):
             with self.subTest(restart_syscall=seccomp), harness.waiting_calls(self, *seccomp) as pid:
                 for options in (["heap", "--stop"], ["leaks"], ["leaks", "--stop"], ["holders"],
                                 ["holders", "--stop"], ["pins", "--stop"]) * 2:

@@ -3,8 +3,9 @@
  * Waits in each system call that a stop may interrupt, a thread for each, until its standard input
  * ends. A call that returns before is named, and its status is 1.
  *
- *	waiting_calls [kill | fail]	under a seccomp filter that ends it for restart_syscall(2), or
- *					fails that, which nobody here calls
+ *	waiting_calls [kill | fail [brief]]	under a seccomp filter that ends it for restart_syscall(2), or
+ *						fails that, which nobody here calls; brief: in waits of 1 ms, one after
+ *						the other, that the kernel would continue so
  */
 #include <errno.h>
 #include <linux/aio_abi.h>
@@ -31,11 +32,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HOUR_S	3600
-#define HOUR_MS (HOUR_S * 1000)
+#define HOUR_S	 3600
+#define HOUR_MS	 (HOUR_S * 1000)
+#define BRIEF_MS 1
 
-static const struct timespec hour = {.tv_sec = HOUR_S};
-static int ends[2]; /* of a pipe that nobody writes to */
+static struct timespec hour = {.tv_sec = HOUR_S};
+static int hour_ms = HOUR_MS;
+static bool is_brief; /* then an hour has a millisecond */
+static int ends[2];   /* of a pipe that nobody writes to */
 
 static int in_epoll_wait(void)
 {
@@ -78,7 +82,7 @@ static int in_poll(void)
 {
 	struct pollfd one = {.fd = ends[0], .events = POLLIN};
 
-	return poll(&one, 1, HOUR_MS);
+	return poll(&one, 1, hour_ms);
 }
 
 static int in_ppoll(void)
@@ -177,7 +181,10 @@ static struct timespec in_an_hour(void)
 	struct timespec until;
 
 	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += HOUR_S;
+	until.tv_sec += hour.tv_sec;
+	until.tv_nsec += hour.tv_nsec;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
 	return until;
 }
 
@@ -201,16 +208,21 @@ static int in_pthread_cond_timedwait(void)
 	return errno ? -1 : 0;
 }
 
+#define BRIEF_WAITS 6 /* the first ones, which the kernel continues by restart_syscall(2) */
+
 static const struct wait {
 	const char *name;
 	int (*call)(void);
 } waits[] = {
-	{"epoll_wait", in_epoll_wait},
-	{"epoll_pwait", in_epoll_pwait},
 	{"nanosleep", in_nanosleep},
-	{"clock_nanosleep", in_clock_nanosleep},
 	{"clock_nanosleep for an hour", in_clock_nanosleep_for_an_hour},
 	{"poll", in_poll},
+	{"futex with a timeout", in_futex_with_a_timeout},
+	{"sem_timedwait", in_sem_timedwait},
+	{"pthread_cond_timedwait", in_pthread_cond_timedwait},
+	{"epoll_wait", in_epoll_wait},
+	{"epoll_pwait", in_epoll_pwait},
+	{"clock_nanosleep", in_clock_nanosleep},
 	{"ppoll", in_ppoll},
 	{"select", in_select},
 	{"read", in_read},
@@ -221,17 +233,17 @@ static const struct wait {
 	{"sigtimedwait", in_sigtimedwait},
 	{"io_getevents", in_io_getevents},
 	{"futex", in_futex},
-	{"futex with a timeout", in_futex_with_a_timeout},
-	{"sem_timedwait", in_sem_timedwait},
-	{"pthread_cond_timedwait", in_pthread_cond_timedwait},
 	{"pause", pause},
 };
 
 static void *stay(void *context)
 {
 	const struct wait *wait = context;
-	int result = wait->call();
+	int result;
 
+	do
+		result = wait->call();
+	while (is_brief && (result == 0 || errno == ETIMEDOUT));
 	/* Calls that this kernel or container does not have say nothing. */
 	if (result < 0 && (errno == ENOSYS || errno == EPERM || errno == EINVAL || errno == EIDRM))
 		return NULL;
@@ -261,6 +273,11 @@ int main(int argc, char **argv)
 	sigset_t set;
 	char byte;
 
+	if (argc > 2) {
+		is_brief = true;
+		hour = (struct timespec){.tv_nsec = BRIEF_MS * 1000000};
+		hour_ms = BRIEF_MS;
+	}
 	if (argc > 1 && forbid_restarts(strcmp(argv[1], "kill") == 0))
 		return 2;
 
@@ -274,6 +291,8 @@ int main(int argc, char **argv)
 		return 2;
 	for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++) {
 		pthread_t thread;
+		if (is_brief && i == BRIEF_WAITS)
+			break;
 		if (pthread_create(&thread, NULL, stay, (void *)(uintptr_t)&waits[i]))
 			return 2;
 	}

@@ -6,6 +6,7 @@
 #include <asm/sigcontext.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 
 #define STATE_BRANCH UINT64_C(0xc00) /* the last branch wants a landing pad */
 
@@ -86,10 +87,21 @@ uint64_t hl_remote_make_frame(const struct hl_remote *remote,
 
 /* ---- calls ---- */
 
+bool hl_remote_keeps_state(pid_t tid)
+{
+	enum { STREAMING_REGISTERS = 0x40b }; /* NT_ARM_SSVE */
+	struct user_sve_header header = {0};
+	struct iovec part = {&header, sizeof(header)};
+
+	return hl_remote_trace(PTRACE_GETREGSET, tid, STREAMING_REGISTERS, &part) < 0 ||
+	       (header.flags & SVE_PT_REGS_MASK) != SVE_PT_REGS_SVE;
+}
+
 void hl_remote_begin(struct hl_thread_registers *registers, const struct hl_gadgets *gadgets,
 		     uint64_t frame, uint64_t pc)
 {
 	registers->state &= ~STATE_BRANCH;
+	registers->mark = 0;
 	registers->pc = pc;
 	registers->sp = frame;
 	registers->x[30] = gadgets->sigreturn;

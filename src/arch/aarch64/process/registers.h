@@ -20,9 +20,11 @@ struct hl_thread_registers {
 	uint64_t thread;	       /* tpidr_el0 */
 	uint64_t
 		in_call; /* whether the stop has ended a system call, or the call is made again after it */
+	uint64_t mark; /* bits of the program counter, which has none in pc: see process/call.h */
 };
 
 #define HL_RED_ZONE_BYTES 0u
+#define HL_PC_MARK	  (UINT64_C(1) << 56) /* the processor takes bits 0 to 55 */
 
 static inline uint64_t hl_thread_registers_sp(const struct hl_thread_registers *registers)
 {
@@ -50,6 +52,8 @@ static inline long hl_thread_registers_read(pid_t tid, struct hl_thread_register
 
 	if (r < 0)
 		return r;
+	ret_registers->mark = ret_registers->pc & HL_PC_MARK;
+	ret_registers->pc ^= ret_registers->mark;
 	uint64_t code = (uint64_t)ptrace(PTRACE_PEEKTEXT, tid, ret_registers->pc - 4, NULL);
 	ret_registers->in_call = code >> 32 == SVC ||
 				 ((uint32_t)code == SVC && (int64_t)ret_registers->x[0] == -EINTR);
@@ -60,8 +64,11 @@ static inline long hl_thread_registers_read(pid_t tid, struct hl_thread_register
 static inline long hl_thread_registers_write(pid_t tid, const struct hl_thread_registers *registers)
 {
 	int none = -1;
-	struct iovec general = {(void *)registers, sizeof(struct user_regs_struct)};
+	struct hl_thread_registers marked = *registers;
+	struct iovec general = {&marked, sizeof(struct user_regs_struct)};
 	struct iovec call = {&none, sizeof(none)};
+
+	marked.pc |= marked.mark;
 	long r = ptrace(PTRACE_SETREGSET, tid, NT_PRSTATUS, &general);
 
 	return r < 0 ? r : ptrace(PTRACE_SETREGSET, tid, NT_ARM_SYSTEM_CALL, &call);

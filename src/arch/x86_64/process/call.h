@@ -11,9 +11,15 @@ static inline uint64_t hl_thread_call_number(const struct hl_thread_registers *r
 	return registers->orig_rax;
 }
 
-/* Whether ${instruction}, right before that of the call, may be repeated: not needed. */
-static inline bool hl_thread_may_repeat(uint32_t instruction)
+/* Not needed. */
+static inline bool hl_thread_may_restart(const struct hl_thread_registers *registers)
 {
-	(void)instruction;
+	(void)registers;
 	return false;
+}
+
+static inline void hl_thread_mark(struct hl_thread_registers *registers, bool is_marked)
+{
+	(void)registers;
+	(void)is_marked;
 }

@@ -592,7 +592,7 @@ class Why(harness.TestCase):
     def test_the_recording_is_kept(self):
         program = self.start(self.compile("cache"))
         page = self.ask("-p", program.pid, "--keep", "kept.hl")
-        self.assertIn("put", run([HEAPLINE, "growth", "kept.hl"], cwd=self.directory).stdout)
+        self.assertIn("put", run([HEAPLINE, "top", "kept.hl"], cwd=self.directory).stdout)
         self.assertEqual(page["verdict"]["cause"], "cache")
 
 

@@ -174,7 +174,7 @@ static int record(const struct request *request, struct hl_attach *attach,
 	HL_CLEANUP(hl_collector_free_at) struct hl_collector *collector = NULL;
 	HL_CLEANUP(hl_live_labels_release) struct hl_live_labels labels = {0};
 	HL_FREED char *name = hl_record_name(&request->record, facts->comm, facts->pid);
-	struct hl_record_following following;
+	struct hl_record_following following = {0};
 	struct hl_collector_summary summary;
 	struct hl_error why = {0};
 	uint64_t end_ns = UINT64_MAX;

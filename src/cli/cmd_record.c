@@ -12,8 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -101,14 +103,171 @@ static int enter_program(const struct request *request, struct hl_launch *launch
 				      request->no_follow ? NULL : following, err);
 }
 
+/* ---- programs that the recorded ones run ---- */
+
+#define KINDS_SEEN_MAX	     16u
+#define DESCRIPTORS_TO_ENTER 32u
+
+/* A program that the recorder was brought into. */
+struct entered {
+	struct entered *next;
+	pid_t pid;
+	struct hl_attach *attach;
+	struct hl_record_following following;
+};
+
+/* Of a recording whose own program preloads the recorder. */
+struct entering {
+	const struct request *request;
+	struct hl_collector *collector;
+	struct entered *entered;
+	int follow_fd; /* an epoll of those who follow their children; -1: none is entered */
+	struct {
+		dev_t device;
+		ino_t inode;
+		bool is_wanted;
+	} seen[KINDS_SEEN_MAX]; /* programs, by their file */
+	size_t seen_count;
+};
+
+static const char *reason_to_enter(const struct request *request,
+				   const struct hl_examined *examined)
+{
+	return examined->has_pools && !request->no_pools ? "PHP allocates by functions of its own"
+							 : NULL;
+}
+
+static bool is_wanted(struct entering *entering, pid_t pid)
+{
+	char path[32], program[PATH_MAX];
+	struct stat file;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+	if (stat(path, &file) < 0)
+		return false;
+	for (size_t i = 0; i < KINDS_SEEN_MAX && i < entering->seen_count; i++)
+		if (entering->seen[i].device == file.st_dev &&
+		    entering->seen[i].inode == file.st_ino)
+			return entering->seen[i].is_wanted;
+	const struct hl_examined examined = hl_examine_file(path, program);
+	bool wanted = !examined.reason && !examined.entered &&
+		      reason_to_enter(entering->request, &examined);
+	size_t place = entering->seen_count++ % KINDS_SEEN_MAX;
+	entering->seen[place].device = file.st_dev;
+	entering->seen[place].inode = file.st_ino;
+	entering->seen[place].is_wanted = wanted;
+	return wanted;
+}
+
+/* By the next one, as they are close together: whoever cannot be entered to the end is ended. */
+static bool has_descriptors(void)
+{
+	struct rlimit limit = {0};
+	int next = dup(STDERR_FILENO);
+
+	if (next < 0)
+		return false;
+	close(next);
+	getrlimit(RLIMIT_NOFILE, &limit);
+	return (rlim_t)next + DESCRIPTORS_TO_ENTER < limit.rlim_cur;
+}
+
+/* One with a filter of its own might have to be left, which ends it. */
+static bool is_as_free_as_we(pid_t pid)
+{
+	struct hl_process_condition own, condition;
+
+	return hl_process_condition_read(getpid(), &own, NULL) == 0 &&
+	       hl_process_condition_read(pid, &condition, NULL) == 0 &&
+	       condition.seccomp_mode == own.seccomp_mode && !condition.tracer_pid;
+}
+
+/* Where it may not be stopped it is recorded as well as its own recorder can. */
+static bool catch_program(void *context, pid_t pid)
+{
+	struct entering *entering = context;
+	struct hl_error ignored;
+
+	return entering->follow_fd >= 0 && is_wanted(entering, pid) && has_descriptors() &&
+	       is_as_free_as_we(pid) && hl_attach_catch(pid, &ignored) == 0;
+}
+
+static void follow_children(void *context)
+{
+	const struct entering *entering = context;
+	struct epoll_event event;
+
+	if (epoll_wait(entering->follow_fd, &event, 1, 0) == 1)
+		hl_record_join_child(event.data.ptr);
+}
+
+static void leave(struct entering *entering, struct entered **at)
+{
+	struct entered *entered = *at;
+	struct hl_error err;
+
+	*at = entered->next;
+	if (hl_attach_detach(entered->attach, HL_RECORD_LEAVE_WAIT_MS, &err) < 0)
+		hl_collector_warn(entering->collector, err.text);
+	hl_attach_free(entered->attach);
+	free(entered);
+}
+
+/* Those that have ended, unless children of them may still tell of others. */
+static void leave_ended(struct entering *entering)
+{
+	for (struct entered **at = &entering->entered; *at;)
+		if (!(*at)->following.has_children && kill((*at)->pid, 0) < 0 && errno == ESRCH)
+			leave(entering, at);
+		else
+			at = &(*at)->next;
+}
+
+static int enter_caught(void *context, pid_t pid, struct hl_error *err)
+{
+	const struct hl_attach_settings settings = {.at_entry = true};
+	struct entering *entering = context;
+	struct entered *entered = calloc(1, sizeof(*entered));
+
+	if (!entered) {
+		hl_attach_let_go(pid);
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	}
+	leave_ended(entering);
+	entered->pid = pid;
+	entered->following.group_fd = entering->follow_fd;
+	int r = hl_attach_open_caught(pid, &settings, &entered->attach, err);
+	if (r == 0)
+		r = hl_record_join(entering->collector, pid, entered->attach, false,
+				   &entered->following, err);
+	if (r < 0) {
+		hl_attach_free(entered->attach); /* ends the program */
+		free(entered);
+		return r;
+	}
+	entered->next = entering->entered;
+	entering->entered = entered;
+	return 0;
+}
+
+/* Programs that still run are left as if they had never been recorded, and no other is entered. */
+static void leave_all(struct entering *entering)
+{
+	while (entering->entered)
+		leave(entering, &entering->entered);
+	if (entering->follow_fd >= 0)
+		close(entering->follow_fd);
+	entering->follow_fd = -1;
+}
+
 /* The program waits to begin; from here to its end. */
 static int run_program(const struct request *request, struct hl_launch *launch,
 		       struct hl_collector *collector, const struct hl_examined *examined,
-		       const char *command, const char *name)
+		       struct entering *entering, const char *command, const char *name)
 {
 	const bool is_entered = examined->entered;
 	HL_CLEANUP(hl_attach_free_at) struct hl_attach *attach = NULL;
-	struct hl_record_following following;
+	struct hl_record_following following = {0};
 	struct hl_collector_summary summary;
 	struct hl_error err = {0};
 	char bytes[HL_FORMAT_MAX];
@@ -146,10 +305,13 @@ static int run_program(const struct request *request, struct hl_launch *launch,
 	if (unseen[0])
 		hl_collector_warn(collector, unseen);
 	hl_collector_keep(collector);
+	if (entering->follow_fd >= 0)
+		hl_collector_heed(collector, entering->follow_fd, follow_children, entering);
 	int status = hl_launch_supervise(launch, collector);
 	/* Children of it that run on are left as if they had never been recorded. */
 	if (is_entered && hl_attach_detach(attach, HL_RECORD_LEAVE_WAIT_MS, &err) < 0)
 		hl_collector_warn(collector, err.text);
+	leave_all(entering);
 	hl_collector_finish(collector, &summary);
 	say_end(request, &summary, name, command);
 	return status;
@@ -170,15 +332,23 @@ static int record_program(const struct request *request, const char *recorder,
 {
 	/* A recorder that is preloaded would be in the way of the one that is brought in. */
 	bool is_preloaded = !examined->entered || examined->is_static;
-	const struct hl_collector_settings settings = make_settings(request, argv);
+	struct hl_collector_settings settings = make_settings(request, argv);
+	struct entering entering = {.request = request, .follow_fd = -1};
 	HL_CLEANUP(hl_collector_free_at) struct hl_collector *collector = NULL;
 	HL_FREED char *name = NULL;
 	struct hl_error err = {0};
 	struct hl_launch launch;
 	int status = HL_RECORD_FAILED;
 
+	/* The rules of choose_way(), for what the program executes. */
+	if (!examined->entered && !request->no_follow && !request->mappings && !request->leaks) {
+		settings.entering = (struct hl_collector_entering){catch_program, hl_attach_let_go,
+								   enter_caught, &entering};
+		entering.follow_fd = epoll_create1(EPOLL_CLOEXEC);
+	}
 	if (hl_collector_new(&settings, &collector, &err) < 0)
 		return say_error(&err, HL_RECORD_FAILED);
+	entering.collector = collector;
 	char **environment = environ;
 	if (is_preloaded)
 		environment = hl_preload_environment(recorder, hl_collector_socket(collector),
@@ -191,7 +361,8 @@ static int record_program(const struct request *request, const char *recorder,
 	if (r == 0) {
 		name = hl_record_name(&request->record, argv[0], launch.pid);
 		if (name)
-			status = run_program(request, &launch, collector, examined, argv[0], name);
+			status = run_program(request, &launch, collector, examined, &entering,
+					     argv[0], name);
 		else
 			hl_cli_error("out of memory");
 		hl_launch_release(&launch);
@@ -210,9 +381,7 @@ static void choose_way(const struct request *request, struct hl_examined *examin
 {
 	const char *why = examined->guest_allocator && !request->record.no_objects
 				  ? examined->guest_allocator->entered
-			  : examined->has_pools && !request->no_pools
-				  ? "PHP allocates by functions of its own"
-				  : NULL;
+				  : reason_to_enter(request, examined);
 
 	if (examined->entered && request->leaks)
 		hl_cli_note("lost blocks of this program are not looked for when it exits, as the "

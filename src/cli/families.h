@@ -109,6 +109,8 @@ int hl_record_begin(const struct hl_record_request *request, struct hl_collector
 struct hl_record_following {
 	struct hl_collector *collector;
 	struct hl_attach *attach;
+	int group_fd; /* an epoll that waits for what they ask; 0: the collector waits */
+	bool has_children;
 };
 
 /* Brings the recorder into a process that was opened. ${ran_before}: not from its beginning. ${following}, unless it is
@@ -116,6 +118,9 @@ struct hl_record_following {
  * caller's storage, which stays until the last hl_collector_dispatch(). Whatever fails, the process is as it was. */
 int hl_record_join(struct hl_collector *collector, pid_t pid, struct hl_attach *attach,
 		   bool ran_before, struct hl_record_following *following, struct hl_error *err);
+
+/* Where ${group_fd} is one: for what it finds, whose data is ${to}. */
+void hl_record_join_child(struct hl_record_following *to);
 
 /* What went wrong, and what was not seen. */
 void hl_record_say_problems(const struct hl_record_request *request,

@@ -16,6 +16,7 @@
 #include <limits.h>
 #include <malloc.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -350,22 +351,30 @@ static const char *format_unseen(const struct hl_collector_summary *summary, cha
 }
 
 /* One at a time: a program that forks without end must not keep the collector from all else. */
-static void join_child(void *context)
+void hl_record_join_child(struct hl_record_following *to)
 {
-	const struct hl_record_following *to = context;
 	struct hl_attach_child child;
 
 	if (!hl_attach_next_child(to->attach, &child))
 		return;
 	int r = hl_collector_adopt_child(to->collector, child.pid, child.region_fd);
+	to->has_children |= r == 0;
 	hl_attach_answer_child(to->attach, &child, r == 0);
+}
+
+static void join_child(void *context)
+{
+	hl_record_join_child(context);
 }
 
 static void follow(struct hl_record_following *following)
 {
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = following};
 	int fd = hl_attach_follow(following->attach);
 
-	if (fd >= 0)
+	if (fd >= 0 && following->group_fd)
+		epoll_ctl(following->group_fd, EPOLL_CTL_ADD, fd, &event);
+	else if (fd >= 0)
 		hl_collector_heed(following->collector, fd, join_child, following);
 }
 
@@ -381,7 +390,8 @@ int hl_record_join(struct hl_collector *collector, pid_t pid, struct hl_attach *
 		return r;
 	r = hl_collector_adopt(collector, pid, region_fd, ran_before, &region_bytes, err);
 	if (r == 0 && following) {
-		*following = (struct hl_record_following){collector, attach};
+		following->collector = collector;
+		following->attach = attach;
 		follow(following);
 	}
 	if (r == 0)

@@ -63,8 +63,16 @@ struct waiting {
 	uint64_t deadline_ns;
 };
 
+/* A program that begins once more, and waits for the recorder to be brought in. */
+struct caught {
+	struct caught *next;
+	pid_t pid;
+	bool arrived; /* see enter() */
+};
+
 struct hl_collector {
 	struct hl_collector_settings settings;
+	struct caught *caught; /* oldest first */
 	struct hl_reception reception;
 	struct hl_archive archive;
 	struct hl_budget *budget;   /* NULL for want of memory */
@@ -575,6 +583,49 @@ int hl_collector_heed(struct hl_collector *collector, int fd, hl_collector_ready
 	return watch(collector, fd, EVENT_HEEDED);
 }
 
+/* Catches the program and lets it begin once more: it waits then, while others say hello. False: it is to be welcomed. */
+static bool has_caught(struct hl_collector *collector, const struct hl_caller *caller, bool arrived)
+{
+	const struct hl_collector_entering *entering = &collector->settings.entering;
+	struct caught **end = &collector->caught, *caught = malloc(sizeof(*caught));
+
+	if (!caught || !entering->catches(entering->context, caller->pid)) {
+		free(caught);
+		return false;
+	}
+	while (*end)
+		end = &(*end)->next;
+	*caught = (struct caught){.pid = caller->pid, .arrived = arrived};
+	if (hl_reception_answer(caller, HL_WELCOME_BEGIN_AGAIN, NULL) < 0) {
+		entering->let_go(caller->pid); /* it waits no more */
+		refuse(collector, caller->pid, reason_of(EPIPE), arrived);
+		free(caught);
+	} else
+		*end = caught;
+	return true;
+}
+
+/* False: none is caught. */
+static bool enter_caught(struct hl_collector *collector)
+{
+	const struct hl_collector_entering *entering = &collector->settings.entering;
+	struct caught *caught = collector->caught;
+	struct hl_error err = {0};
+
+	if (!caught)
+		return false;
+	collector->caught = caught->next;
+	if (entering->enter(entering->context, caught->pid, &err) < 0)
+		refuse(collector, caught->pid, err.text, caught->arrived);
+	struct hl_tracked *tracked = find_running(collector, caught->pid);
+	if (tracked) {
+		tracked->arrived = caught->arrived;
+		collector->unrecorded.arrived += caught->arrived;
+	}
+	free(caught);
+	return true;
+}
+
 /* A pid that says hello again has begun another program. */
 static void greet(struct hl_collector *collector, const struct hl_caller *caller,
 		  const struct hl_hello *hello)
@@ -587,6 +638,12 @@ static void greet(struct hl_collector *collector, const struct hl_caller *caller
 		hl_tracked_set_end(before, HL_END_EXEC);
 	bool arrived = !is_forked && !before &&
 		       was_expected(collector, caller->pid, (pid_t)hl_identity_parent(caller->pid));
+	if (!is_forked && collector->settings.entering.catches &&
+	    has_caught(collector, caller, arrived)) {
+		if (before)
+			finish_process(collector, before);
+		return;
+	}
 	int r = welcome(collector, caller, hello, &tracked);
 	if (tracked) {
 		enter(collector, tracked, arrived);
@@ -796,10 +853,11 @@ void hl_collector_dispatch(struct hl_collector *collector)
 	struct epoll_event event;
 
 	/* One at a time: what one event frees, another of the same batch might name. */
-	for (int i = 0; i < EVENTS_PER_DISPATCH; i++) {
-		if (epoll_wait(collector->epoll_fd, &event, 1, 0) != 1)
+	for (int i = 0; i < EVENTS_PER_DISPATCH || collector->caught; i++) {
+		if (epoll_wait(collector->epoll_fd, &event, 1, 0) == 1)
+			on_event(collector, event.data.u64);
+		else if (!enter_caught(collector))
 			return;
-		on_event(collector, event.data.u64);
 	}
 }
 

@@ -30,6 +30,18 @@
 
 struct hl_collector;
 
+/*
+ * Brings the recorder into programs that preload one and would be recorded without a part of what they allocate. catches() is asked of each that says
+ * hello, and true makes it begin once more without its recorder; enter() follows when no other waits for an answer, or let_go() where it is not there to hear that.
+ * enter() calls hl_collector_adopt(), and returns 0 or a negative errno with a sentence. NULL: none is caught.
+ */
+struct hl_collector_entering {
+	bool (*catches)(void *context, pid_t pid);
+	void (*let_go)(pid_t pid);
+	int (*enter)(void *context, pid_t pid, struct hl_error *err);
+	void *context;
+};
+
 struct hl_collector_settings {
 	struct hl_region_settings region; /* region.follow: record children, too */
 	struct hl_log_limits log;	  /* in modes with a log */
@@ -39,6 +51,7 @@ struct hl_collector_settings {
 	/* Called when the recording cannot be written, once until it can be again; NULL: nobody listens. */
 	void (*on_failure)(const void *context, const char *sentence);
 	const void *on_failure_context;
+	struct hl_collector_entering entering;
 };
 
 struct hl_collector_summary {

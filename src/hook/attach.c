@@ -261,6 +261,11 @@ int hl_attach_catch(pid_t child, struct hl_error *err)
 	return hl_remote_catch(child, err);
 }
 
+void hl_attach_let_go(pid_t child)
+{
+	hl_remote_let_go(child);
+}
+
 int hl_attach_open_caught(pid_t child, const struct hl_attach_settings *settings,
 			  struct hl_attach **ret_attach, struct hl_error *err)
 {

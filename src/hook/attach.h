@@ -86,12 +86,13 @@ void hl_attach_late_problem(const struct hl_attach *attach, char *ret_text, size
 void hl_attach_awaited(const struct hl_attach *attach, char *ret_text, size_t capacity);
 
 /*
- * For a program from its first instruction on. hl_attach_catch(), before ${child}, a child of ours,
- * executes a program; hl_attach_open_caught() instead of hl_attach_open(), with the same errors.
+ * For a program from its first instruction on. hl_attach_catch(), before ${child}
+ * executes a program (hl_attach_let_go(): it does not after all); hl_attach_open_caught() instead of hl_attach_open(), with the same errors.
  * The program waits until hl_attach_patch() has succeeded; after any error it has been killed before
  * its first instruction, or the first of its own, at the latest by hl_attach_free().
  */
 int hl_attach_catch(pid_t child, struct hl_error *err);
+void hl_attach_let_go(pid_t child);
 int hl_attach_open_caught(pid_t child, const struct hl_attach_settings *settings,
 			  struct hl_attach **ret_attach, struct hl_error *err);
 

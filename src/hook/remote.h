@@ -43,13 +43,14 @@ struct hl_seccomp_call {
 int hl_remote_open(pid_t pid, struct hl_remote **ret_remote, struct hl_error *err);
 
 /*
- * For a program from its first instruction on. hl_remote_catch() has ${child}, a child of ours that
+ * For a program from its first instruction on. hl_remote_catch() has ${child} that
  * is about to execute a program, stop where that program begins; hl_remote_open_caught() waits for
  * that. Its thread then stays stopped, whatever is asked of it, until hl_remote_release(); after an
  * error or hl_remote_free() it has been killed before its first instruction. If heapline ends it
  * goes on. Errors as above; -ESRCH when it has ended instead.
  */
 int hl_remote_catch(pid_t child, struct hl_error *err);
+void hl_remote_let_go(pid_t child); /* it is caught, and executes none after all */
 int hl_remote_open_caught(pid_t child, struct hl_remote **ret_remote, struct hl_error *err);
 /* The same at the program's entry, when its libraries are loaded and their constructors have run; until then a
  * breakpoint stands there, so that it ends if heapline does. */

@@ -63,6 +63,16 @@ int hl_remote_catch(pid_t child, struct hl_error *err)
 			    strerror(errno));
 }
 
+void hl_remote_let_go(pid_t child)
+{
+	int status;
+
+	hl_remote_trace(PTRACE_INTERRUPT, child, 0, NULL);
+	if (waitpid(child, &status, __WALL) == child && WIFSTOPPED(status))
+		hl_remote_trace(PTRACE_DETACH, child, 0,
+				(const void *)(uintptr_t)(status >> 16 ? 0 : WSTOPSIG(status)));
+}
+
 /* Until execve() is done; signals on the way are the program's. */
 static int await_program(struct hl_remote *remote, uint64_t deadline_ns)
 {

@@ -294,6 +294,13 @@ struct request {
 	int32_t collector_pid;
 };
 
+static bool begins_again;
+
+bool hl_connect_begins_again(void)
+{
+	return begins_again;
+}
+
 static void ask(struct request *request)
 {
 	uint64_t deadline_ms = now_ms() + HL_HELLO_WAIT_MS;
@@ -301,13 +308,15 @@ static void ask(struct request *request)
 	int fd = open_connection(request->fd, deadline_ms, &request->collector_pid);
 	if (fd < 0)
 		return;
-	struct hl_welcome welcome;
+	struct hl_welcome welcome = {0};
 	int region_fd = send_hello(fd, request->kind)
 				? receive_region(fd, request->collector_pid, deadline_ms, &welcome)
 				: -EPIPE;
 	if (region_fd == -EAGAIN)
 		announce_silence(fd);
 	hl_sys_close(fd);
+	begins_again = region_fd == -EPROTO && request->kind == HL_HELLO_START &&
+		       welcome.error == HL_WELCOME_BEGIN_AGAIN;
 	if (region_fd < 0)
 		return;
 	request->bytes = welcome.region_bytes;

@@ -33,6 +33,9 @@ bool hl_connect_may_start(void);
  */
 void *hl_connect_get_region(enum hl_hello_kind kind, size_t *ret_bytes, int32_t *ret_collector_pid);
 
+/* Whether the collector waits for the program to begin once more, without the recorder (HL_WELCOME_BEGIN_AGAIN). */
+bool hl_connect_begins_again(void);
+
 /* ---- ask collector ---- */
 
 /*

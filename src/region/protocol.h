@@ -73,6 +73,9 @@ struct hl_invitation {
 
 #define HL_WELCOME_PAGE_BYTES UINT64_C(4096)
 
+/* Instead of an errno: the program is to begin once more without the recorder, which is then brought into it. */
+#define HL_WELCOME_BEGIN_AGAIN (-1)
+
 struct hl_welcome {
 	uint64_t magic;
 	int32_t error;	      /* 0, or the errno for which there is no region */

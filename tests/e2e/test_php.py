@@ -66,6 +66,12 @@ class Reading(harness.TestCase):
         self.assertEqual(result.status, status, result.stderr)
         return recording
 
+    def write(self, text):
+        path = self.path("script.php")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
 
 class EachBlock(Reading):
     """Each block of malloc() that a script asks for against what the interpreter says of its frames."""
@@ -203,12 +209,6 @@ down((int)$argv[1], new Cache);
 
 
 class Scripts(Reading):
-    def write(self, text):
-        path = self.path("script.php")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-        return path
-
     def test_calls_whose_functions_have_ended_are_told_from_others(self):
         for command in interpreters():
             with self.subTest(command):
@@ -244,6 +244,35 @@ class Scripts(Reading):
         recording = self.path("native.hl")
         harness.run(harness.record_command(recording, [*php(), self.write(ENDING)], options=["--no-scripts"]))
         self.assertNotIn("Held::__destruct", harness.top_rows(recording, "alloc"))
+
+
+class RunByOthers(Reading):
+    """What PHP's memory manager gives is recorded of an interpreter that another program runs, as of one that record starts."""
+
+    def kept(self, recording):
+        return [blocks for _, blocks, size in self.stacks(recording) if size == blocks * 5032]
+
+    def words(self):
+        return " ".join([*php(), self.write("<?php $kept = str_repeat('x', 5000); exit(3);")])
+
+    def test_a_shell_runs_it_or_becomes_it(self):
+        words = self.words()
+        for shell, status, blocks in ((f"{words}; exit $?", 3, 1), (f"exec {words}", 3, 1), (f"sh -c '{words}; true' && {words}", 3, 2)):
+            with self.subTest(shell):
+                recording = self.record(["sh", "-c", shell], status=status)
+                self.assertEqual(self.kept(recording), [blocks])
+                self.assertEqual(harness.report("top", recording)["lost"]["unrecorded_children"], 0)
+
+    def test_several_begin_at_once(self):
+        recording = self.record(["sh", "-c", f"for i in 1 2 3 4 5 6 7 8; do {self.words()} & done; wait"])
+        self.assertEqual(self.kept(recording), [8])
+        self.assertEqual([row["end"] for row in harness.processes(recording) if "unrecorded" in row["end"]], [])
+
+    def test_pools_are_left_out_on_demand(self):
+        recording = self.path("none.hl")
+        result = harness.run(harness.record_command(recording, ["sh", "-c", f"{self.words()}; true"], options=["--no-pools"]))
+        self.assertEqual(result.status, 0, result.stderr)
+        self.assertEqual(self.kept(recording), [])
 
 
 class Reloaded(Reading):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # Builds heapline for aarch64 and records programs with known counts there, by qemu-user and Debian's arm64 libraries, and in a
 # machine that qemu-system boots. Programs of that machine are run by the kernel (binfmt_misc), in namespaces of their own: nothing
-# of this system changes.
+# of this system changes. The project's own tests run the same way, as far as they can (tests/emulated.py).
 #
 #   scripts/check_arm64.sh FOLDER     FOLDER: what it builds into, and keeps
 #
@@ -11,7 +11,8 @@ set -eu
 tree=$(realpath "$(dirname "$0")/..")
 mkdir -p "$1"
 folder=$(realpath "$1")
-build=$folder/build root=$folder/root programs=$folder/programs
+build=$folder/build root=$folder/root
+programs=$build/tests/e2e
 
 missing() {
 	echo "skipped: $1"
@@ -32,38 +33,20 @@ done
 run true 2>/dev/null || missing "the kernel has no binfmt_misc in user namespaces (Linux 6.7)"
 "$tree/scripts/arm64_root.sh" "$root" || missing "the arm64 packages cannot be had"
 
-if [[ ! -e $build/build.ninja ]]; then
-	meson setup --cross-file "$root/cross.ini" --cross-file "$tree/scripts/arm64.ini" -Dguests=lua,python,skynet -Dtests=false -Dbench=false -Dlua=disabled \
+if [[ ! -e $programs ]]; then
+	rm -rf "$build"
+	meson setup --cross-file "$root/cross.ini" --cross-file "$tree/scripts/arm64.ini" -Dguests=lua,python,skynet -Dbench=false -Dlua=disabled \
 		-Dbeam=disabled -Dman=disabled -Dbuildtype=plain -Doptimization=1 "$build" "$tree" >"$folder/setup.log"
 fi
-ninja -C "$build" all src/bpf/walk_test.skel.h >"$folder/build.log" || { tail -n 30 "$folder/build.log"; exit 1; }
-mkdir -p "$programs"
-# As tests/e2e/meson.build has them; signed return addresses beside plain ones.
+ninja -C "$build" >"$folder/build.log" || { tail -n 30 "$folder/build.log"; exit 1; }
+# As tests/e2e/meson.build has them, with signed return addresses; and one that is of this machine alone.
 compile() { # OUTPUT ARGUMENT...
 	aarch64-linux-gnu-gcc --sysroot="$root" -D_GNU_SOURCE -std=gnu11 -O2 -g -fno-builtin -fno-optimize-sibling-calls -o "$programs/$1" "${@:2}" -pthread
 }
-for name in known_answer ledger peak signals sequence heap_target waiting_calls attach_target streaming stacks trace_heap pod_parts pod_kernel grow_parts oom_ledger leaks; do
-	for kind in '' _signed; do
-		compile "$name$kind" ${kind:+-mbranch-protection=standard} "$tree/tests/e2e/$name.c"
-	done
-done
-compile heap_target_static "$tree/tests/e2e/heap_target.c" -static
-compile pages "$tree"/tests/e2e/{pages,page_scenarios}.c
-compile gate.so -shared -fPIC "$tree/tests/e2e/gate.c"
-mapfile -t libraries < <(find "$build/src" -name 'lib*.a' ! -name 'libhooks.a' ! -name 'librecorder.a' ! -name 'libpprof_messages.a')
-compile_with_libraries() { # OUTPUT SOURCE... [ARGUMENT...]
-	compile "$@" -I "$tree/src" -I "$tree/src/arch/aarch64" -I "$build/src/bpf" -Wl,--start-group "${libraries[@]}" -Wl,--end-group \
-		-lbpf -lelf -ldw -lz -lzstd -lxxhash -ljansson -lsqlite3 -lcurl -lprotobuf-c -lm
-}
-for name in walk_trace recorded_stacks; do compile_with_libraries $name "$tree/tests/e2e/$name.c"; done
-compile_with_libraries attach_cycles "$tree"/tests/e2e/{attach_cycles,attach_storm,kill_steps}.c -Wl,--wrap={ptrace,pwrite64,sched_setscheduler,syscall}
-aarch64-linux-gnu-g++ --sysroot="$root" -O2 -g -fno-builtin -fno-optimize-sibling-calls "$tree/tests/e2e/known_answer_cxx.cc" -o "$programs/known_answer_cxx"
-for kind in '' _fixed; do
-	aarch64-linux-gnu-gcc --sysroot="$root" -D_GNU_SOURCE -std=gnu11 -O2 -g -fno-builtin -fno-optimize-sibling-calls ${kind:+-fno-pie -no-pie} \
-		-I"$tree/include" "$tree/tests/e2e/annotated.c" -o "$programs/annotated$kind"
-done
-aarch64-linux-gnu-gcc --sysroot="$root" -D_GNU_SOURCE -std=gnu11 -O2 -g -fno-builtin -fno-optimize-sibling-calls -I"$root/usr/include/lua5.4" \
-	"$tree/tests/e2e/lua_mixed.c" -o "$programs/lua_mixed" -llua5.4 -pthread
-HL_BUILD=$build HL_PROGRAMS=$programs HL_ARM64_ROOT=$root HL_OTHER_HEAPLINE=${2:-} run python3 "$tree/tests/e2e/test_aarch64.py"
+for name in known_answer ledger stacks; do compile ${name}_signed -mbranch-protection=standard "$tree/tests/e2e/$name.c"; done
+compile streaming "$tree/tests/e2e/streaming.c"
+status=0
+HL_BUILD=$build HL_PROGRAMS=$programs HL_ARM64_ROOT=$root HL_OTHER_HEAPLINE=${2:-} run python3 "$tree/tests/e2e/test_aarch64.py" || status=$?
 # A booted machine; of this one its programs see nothing but the console.
-HL_BUILD=$build HL_PROGRAMS=$programs HL_ARM64_ROOT=$root python3 "$tree/tests/e2e/test_aarch64_machine.py" || [[ $? == 77 ]]
+HL_BUILD=$build HL_PROGRAMS=$programs HL_ARM64_ROOT=$root python3 "$tree/tests/e2e/test_aarch64_machine.py" || [[ $? == 77 ]] || status=1
+exit $status

@@ -228,6 +228,8 @@ static hl_rule rule_by_code(const struct hl_unwind_module *module,
 		return HL_RULE_END_BEFORE;
 	if (rule != HL_RULE_NONE)
 		return rule;
+	if (is_readable && hl_arch_has_no_frame(pc))
+		return HL_RULE_STUB;
 	if (is_entry_code(module, file, pc))
 		return HL_RULE_END;
 	if (rule_at(module, file, pc + 1) != HL_RULE_NONE || is_entry_code(module, file, pc + 1))

@@ -121,6 +121,18 @@ for scenario in coroutines longjmp unusual-frames interrupted; do
 	done
 done
 
+# Stacks under signals, exceptions and coroutines, beside those of libunwind.
+export HL_COMPARE_OUT=compared HL_COMPARE_EVERY=2
+for program in 'coroutines 500' 'cxx_throw 1'; do
+	run "ran $program" env LD_PRELOAD=/hl/libunwind_compare.so $program
+	cat compared.* >out.txt
+	say "compared $program" 0 out.txt
+	rm -f compared.*
+done
+
+# Two threads on structures without a lock, each on a processor of its own.
+run litmus litmus 100000
+
 . /hl/guest_traces.sh
 
 end

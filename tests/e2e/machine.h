@@ -2,6 +2,10 @@
 /* What the programs of tests say in the words of their machine. */
 #pragma once
 
+#include <stdint.h>
+#include <stdlib.h>
+#include <ucontext.h>
+
 /* A system call past the C library, where no hook can be. */
 static inline long call_by_instruction(long number, long a, long b, long c)
 {
@@ -57,6 +61,27 @@ static inline long call_by_instruction(long number, long a, long b, long c)
 	".cfi_offset 30, -8\n\tmov w29, w1\n\tmov x9, x0\n\tmov w0, w1\n\tblr x9\n\t"   \
 	"ldp x29, x30, [sp], 16\n\t.cfi_def_cfa_offset 0\n\t.cfi_restore 29\n\t.cfi_restore 30"
 #define FORCE_ALIGNED
+#endif
+
+/* Of libgcc: the stack pointer of an interrupted frame. */
+#ifdef __x86_64__
+#define INTERRUPTED_SP(context) _Unwind_GetCFA(context)
+#else
+#define INTERRUPTED_SP(context) _Unwind_GetGR(context, 31)
+#endif
+
+/* Functions (function, number) that call with a frame pointer, and with the number in its register; where the call ends. */
+#ifdef __x86_64__
+#define CODE_WITH_FRAME_POINTER	    "\x55\x48\x89\xe5\xff\xd7\x5d\xc3"
+#define CODE_WITH_ODD_FRAME_POINTER "\x55\x48\x89\xf5\xff\xd7\x5d\xc3"
+#define CODE_CALL_END		    6
+#else
+/* stp x29, x30, [sp, -16]!; mov x29, sp or x1; blr x0; ldp x29, x30, [sp], 16; ret */
+#define CODE_AROUND(moves) \
+	"\xfd\x7b\xbf\xa9" moves "\x00\x00\x3f\xd6\xfd\x7b\xc1\xa8\xc0\x03\x5f\xd6"
+#define CODE_WITH_FRAME_POINTER	    CODE_AROUND("\xfd\x03\x00\x91")
+#define CODE_WITH_ODD_FRAME_POINTER CODE_AROUND("\xfd\x03\x01\xaa")
+#define CODE_CALL_END		    12
 #endif
 
 /* The instructions that a signal handler returns to. */

@@ -6,6 +6,7 @@ aarch64_guest.sh, and test_kernels.py has what both machines share. ``--boot`` s
 """
 
 import base64
+import collections
 import json
 import os
 import re
@@ -23,9 +24,11 @@ from test_aarch64 import AARCH64
 
 SUITE = "bookworm"
 ROOT = os.environ.get("HL_ARM64_ROOT", "/")
-PROGRAMS = ("known_answer", "heap_target", "heap_target_static", "leaks", "waiting_calls", "attach_cycles", "attach_target", "streaming", "stacks", "stacks_signed", "gate.so", "walk_trace", "recorded_stacks",
-            "trace_heap", "pages", "pod_parts", "pod_kernel", "grow_parts", "oom_ledger")
-SERVED = "usr/lib/aarch64-linux-gnu/libmicrohttpd.so.12"  # loaded when it is needed
+PROGRAMS = ("known_answer", "heap_target", "heap_target_static", "leaks", "waiting_calls", "attach_cycles", "attach_target", "streaming", "stacks",
+            "stacks_signed", "gate.so", "walk_trace", "recorded_stacks", "libunwind_compare.so", "coroutines", "cxx_throw", "trace_heap", "pages",
+            "pod_parts", "pod_kernel", "grow_parts", "oom_ledger")
+LOADED = [f"usr/lib/aarch64-linux-gnu/{name}" for name in ("libmicrohttpd.so.12", "libunwind.so.8")]  # when they are needed
+COMPARED_MIN = 5000
 LIBRARIES = ("lib/aarch64-linux-gnu", "usr/lib/aarch64-linux-gnu")
 BOOT_S = 900
 ALL_KINDS = "kept blocks mapped register list tree ring rings inner ended arenas"  # of leaks.c
@@ -49,7 +52,8 @@ def guest_files(folder):
              "hl/heapline-verbs.so": os.path.join(harness.BUILD, "heapline-verbs.so"),
              "hl/src/recorder/libheapline.so.0": os.path.join(harness.BUILD, "src/recorder/libheapline.so.0"),
              "init": os.path.join(harness.SOURCES, "aarch64_guest.sh"),
-             SERVED: os.path.join(ROOT, SERVED),
+             "hl/litmus": os.path.join(harness.BUILD, "tests/model/litmus"),
+             **{path: os.path.join(ROOT, path) for path in LOADED},
              **{f"hl/{name}": os.path.join(harness.SOURCES, name) for name in ("guest.sh", "guest_traces.sh")},
              **{f"hl/{name}": path for name in PROGRAMS if os.path.exists(path := os.path.join(harness.PROGRAMS, name))}}
     looked_at = set()
@@ -69,7 +73,7 @@ def boot():
     with tempfile.TemporaryDirectory(prefix="heapline-arm64-") as directory:
         with open(f"{directory}/initrd", "wb") as output:
             test_kernels.archive(guest_files(folder), output)
-        command = [qemu, "-machine", "virt", "-cpu", "max,pauth-impdef=on", "-m", "1024", "-smp", "2", "-display", "none", "-no-reboot",
+        command = [qemu, "-machine", "virt", "-accel", "tcg,thread=multi", "-cpu", "max,pauth-impdef=on", "-m", "1024", "-smp", "2", "-display", "none", "-no-reboot",
                    "-nodefaults", "-serial", f"file:{directory}/said", "-kernel", f"{folder}/vmlinuz", "-initrd", f"{directory}/initrd",
                    "-append", "console=ttyAMA0 loglevel=1 panic=-1"]
         try:
@@ -126,6 +130,20 @@ class Aarch64Machine(test_kernels.Traces, unittest.TestCase):
                 self.assertGreater(sum(walked.values()), 100)
                 compared += 1
         self.assertGreater(compared, 7)
+
+    def test_stacks_equal_libunwinds(self):
+        total = collections.Counter()
+        for name, (_, output, _) in self.said.items():
+            if name.startswith("compared "):
+                self.assertEqual(self.said[name.replace("compared", "ran", 1)][0], 0)
+                total.update({key: int(count) for key, count in re.findall(r"(\w+) (\d+)", output.partition("summary: ")[2])})
+        self.assertEqual((total["differences"], total["unreached"]), (0, 0), self.said)
+        self.assertGreater(total["comparisons"], COMPARED_MIN)
+
+    def test_two_processors_see_no_forbidden_order(self):
+        status, output, errors = self.said["litmus"]
+        self.assertEqual(status, 0, output + errors)
+        self.assertEqual(len(re.findall(r": 100000 rounds, 0 forbidden$", output, re.M)), 5)
 
     def test_heaps_equal_mallinfo2(self):
         for program in "heap_target", "heap_target_static":

@@ -10,8 +10,8 @@
  * neither unwinder reports anything beyond it. The stack of a makecontext(3) coroutine ends with
  * the return address that glibc puts there by hand, the first byte of __start_context: the byte
  * before has no call frame information, and libunwind goes on by whatever rbp holds, to an address
- * that is not code. So libunwind's stack ends at an address of no module; none of the programs
- * compared generates code. Of a stack deeper than HL_MAX_FRAMES the leaf side is compared, and of one that
+ * that is not code; on aarch64 it says that frame once more. So libunwind's stack ends at an address of
+ * no module, or at the same frame again; none of the programs compared generates code. Of a stack deeper than HL_MAX_FRAMES the leaf side is compared, and of one that
  * was interrupted where no table has a rule, at which libunwind stops: glibc's checked copies run on into the
  * next function past padding.
  *
@@ -59,6 +59,16 @@ static struct {
 	int (*get_reg)(unw_cursor_t *, unw_regnum_t, unw_word_t *);
 	int (*getcontext)(unw_tdep_context_t *);
 } reference;
+
+/* Of aarch64 it is instructions of libunwind's header. */
+#ifdef UNW_TARGET_AARCH64
+#define GET_CONTEXT(context)   unw_getcontext(context)
+#define GETCONTEXT_OF(library) NULL
+#else
+#define GET_CONTEXT(context) reference.getcontext(context)
+#define GETCONTEXT_OF(library) \
+	((int (*)(unw_tdep_context_t *))dlsym(library, TEXT(UNW_ARCH_OBJ(getcontext))))
+#endif
 
 static struct {
 	void *(*malloc)(size_t);
@@ -171,7 +181,8 @@ static bool walk_reference(struct thread *thread, unw_context_t *context,
 		reference.get_reg(&cursor, UNW_REG_IP, &frame->ip);
 		reference.get_reg(&cursor, UNW_REG_SP, &frame->sp);
 		is_inside |= frame->ip == at->pc && frame->sp == at->sp;
-		if (!is_in_module(frame->ip))
+		if (!is_in_module(frame->ip) ||
+		    (count && frame->ip == frame[-1].ip && frame->sp == frame[-1].sp))
 			break;
 		frame->is_signal_frame = is_restorer(frame->ip);
 		count += is_inside;
@@ -227,9 +238,13 @@ static bool stacks_are_equal(const struct thread *thread, size_t expected_count)
 	const struct hl_walk *walk = &thread->walk;
 
 	bool is_cut = is_cut_off(thread, expected_count);
+	/* What glibc says of the resolver of lazy binding lacks the two words that its stub stores on aarch64: both go
+	 * astray, to an address outside of all code. */
+	bool is_astray = walk->incomplete && walk->depth == expected_count + 1 &&
+			 !is_in_module(walk->frames[0].key & HL_FRAME_PC_MASK);
 	if (walk->truncated && expected_count > walk->depth)
 		expected_count = walk->depth;
-	if (is_cut ? walk->depth < expected_count : walk->depth != expected_count)
+	if (is_cut ? walk->depth < expected_count : walk->depth - is_astray != expected_count)
 		return false;
 	for (size_t i = 0; i < expected_count; i++) {
 		const struct hl_walk_frame *frame = &walk->frames[walk->depth - 1 - i];
@@ -302,7 +317,7 @@ static void capture(const struct hl_registers *at)
 		return;
 	unw_context_t context;
 	size_t expected_count;
-	reference.getcontext(&context);
+	GET_CONTEXT(&context);
 	if (!walk_reference(thread, &context, at, &expected_count)) {
 		atomic_fetch_add(&counts.unreached, 1);
 		return;
@@ -386,9 +401,8 @@ static bool open_reference(void)
 	reference.step = (int (*)(unw_cursor_t *))dlsym(library, TEXT(UNW_OBJ(step)));
 	reference.get_reg = (int (*)(unw_cursor_t *, unw_regnum_t, unw_word_t *))dlsym(
 		library, TEXT(UNW_OBJ(get_reg)));
-	reference.getcontext =
-		(int (*)(unw_tdep_context_t *))dlsym(library, TEXT(UNW_ARCH_OBJ(getcontext)));
-	return reference.init_local && reference.step && reference.get_reg && reference.getcontext;
+	reference.getcontext = GETCONTEXT_OF(library);
+	return reference.init_local && reference.step && reference.get_reg;
 }
 
 static __attribute__((constructor)) void begin(void)

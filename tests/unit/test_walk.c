@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Walks of stacks of every kind, interrupted by nothing. */
-#include "../e2e/machine.h"
 #include "walk_capture.h"
 
 #include <alloca.h>
@@ -367,8 +366,7 @@ static void stacks_that_are_unmapped_and_mapped_again_are_never_read(void **stat
 	assert_true(recalls > 40);
 }
 
-/* push rbp; mov rbp,rsi; call rdi; pop rbp; ret */
-static const uint8_t code_with_odd_rbp[] = {0x55, 0x48, 0x89, 0xf5, 0xff, 0xd7, 0x5d, 0xc3};
+static const char code_with_odd_rbp[] = CODE_WITH_ODD_FRAME_POINTER;
 
 static void code_without_cfi_is_walked_by_its_frame_pointer(void **state)
 {
@@ -382,7 +380,7 @@ static void code_without_cfi_is_walked_by_its_frame_pointer(void **state)
 	assert_int_equal(walk.depth, outside + 1);
 	uint64_t key = walk.frames[walk.depth - 1].key;
 	assert_int_equal(key >> HL_MODULE_SHIFT, HL_MODULE_NONE);
-	assert_int_equal(key, (uint64_t)(uintptr_t)generated + 5); /* in the call */
+	assert_int_equal(key, (uint64_t)(uintptr_t)generated + CODE_CALL_END - 1); /* in the call */
 	munmap((void *)(uintptr_t)generated, 4096);
 	assert_int_equal(differences, 0);
 }

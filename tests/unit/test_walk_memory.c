@@ -208,8 +208,7 @@ static NOINLINE unsigned recurse_in_thread(struct hl_walk *own, unsigned depth)
 		right = recurse_in_thread(own, depth - 1);
 		return right;
 	}
-	const uint64_t *frame = __builtin_frame_address(0);
-	struct hl_registers at = {frame[1], (uint64_t)(frame + 2), frame[0]};
+	struct hl_registers at = REGISTERS_OF_CALLER();
 	hl_walk_capture(&unwinder, own, &at);
 	right = !own->incomplete && !own->truncated;
 	return right;

@@ -62,8 +62,9 @@ static _Unwind_Reason_Code add_reference(struct _Unwind_Context *context, void *
 	if (is_before && into->count)
 		into->frames[into->count - 1].lookup_pc++;
 	if (into->count < HL_COUNT_OF(into->frames))
-		into->frames[into->count++] =
-			(struct reference_frame){ip - (is_before ? 0 : 1), _Unwind_GetCFA(context)};
+		into->frames[into->count++] = (struct reference_frame){
+			ip - (is_before ? 0 : 1),
+			is_before ? INTERRUPTED_SP(context) : _Unwind_GetCFA(context)};
 	return _URC_NO_REASON;
 }
 
@@ -239,14 +240,15 @@ void install(int signal, void (*handler)(int), int flags)
 	assert_int_equal(sigaction(signal, &action, NULL), 0);
 }
 
-const uint8_t code_with_frame_pointer[8] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3};
+const char code_with_frame_pointer[] = CODE_WITH_FRAME_POINTER;
 
-generated_fn *generate(const uint8_t *code, size_t size)
+generated_fn *generate(const char *code, size_t size)
 {
 	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
 			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	assert_ptr_not_equal(page, MAP_FAILED);
 	memcpy(page, code, size);
+	__builtin___clear_cache(page, (char *)page + size);
 	return (generated_fn *)(uintptr_t)page;
 }

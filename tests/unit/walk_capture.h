@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "../e2e/machine.h"
 #include "unwind/arch.h"
 #include "unwind/recall.h"
 #include "unwind/unwind.h"
@@ -51,10 +52,11 @@ extern unsigned captures, differences;
 extern bool may_stop_in_loader;
 extern unsigned stops_in_loader;
 
-#define REGISTERS_OF_CALLER()                                                        \
-	({                                                                           \
-		const uint64_t *frame_ = __builtin_frame_address(0);                 \
-		(struct hl_registers){frame_[1], (uint64_t)(frame_ + 2), frame_[0]}; \
+#define REGISTERS_OF_CALLER()                                                              \
+	({                                                                                 \
+		const uint64_t frame_ = (uint64_t)__builtin_frame_address(0),              \
+			       sp_ = HL_HOOK_SP(frame_), bp_ = HL_HOOK_BP(frame_);         \
+		(struct hl_registers){HL_HOOK_PC(sp_, bp_), sp_, HL_HOOK_OUTER(sp_, bp_)}; \
 	})
 
 /* For cmocka, before each test. */
@@ -84,9 +86,9 @@ static inline uint64_t frame_pc(const struct hl_walk_frame *frame)
 typedef void generated_fn(void (*callback)(void), uint64_t rbp);
 
 /* push rbp; mov rbp,rsp; call rdi; pop rbp; ret */
-extern const uint8_t code_with_frame_pointer[8];
+extern const char code_with_frame_pointer[sizeof(CODE_WITH_FRAME_POINTER)];
 
 /* ${code} in a page of its own, to be unmapped. */
-generated_fn *generate(const uint8_t *code, size_t size);
+generated_fn *generate(const char *code, size_t size);
 
 #define WALK_TEST(test) cmocka_unit_test_setup(test, begin)

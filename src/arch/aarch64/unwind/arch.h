@@ -88,6 +88,9 @@ static inline bool hl_arch_cfi_is_mark(unsigned operation)
 /* Stubs of the procedure linkage table leave x30 as it was. */
 #define HL_RULE_STUB (HL_RULE_SP | (uint64_t)HL_BP_RA_IN_REGISTER << 4)
 
+/* Whether that holds where a thread was interrupted, in a stub or elsewhere; 64 bytes from ${address} on can be read. */
+bool hl_arch_has_no_frame(uint64_t address);
+
 /* Of a file whose code is searched for what signal handlers return to: the vDSO's, a C library's. Where that begins, or ${bytes}. */
 #define HL_TRAMPOLINE_CODE_BYTES (4u << 20)
 #define HL_TRAMPOLINE_BYTES	 8u

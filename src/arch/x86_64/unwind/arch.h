@@ -77,6 +77,12 @@ static inline bool hl_arch_returns_from_signal(uint64_t address)
 	return false;
 }
 
+static inline bool hl_arch_has_no_frame(uint64_t address)
+{
+	(void)address;
+	return false;
+}
+
 /* Offsets in the kernel's ucontext: uc_flags, uc_link, uc_stack, then the registers r8 r9 r10 r11
  * r12 r13 r14 r15 rdi rsi rbp rbx rdx rax rcx rsp rip (struct sigcontext_64). */
 enum hl_ucontext_offset {

@@ -9,7 +9,8 @@ set -eu
 root=$(realpath -m "$1")
 packages=(libc6-dev libdw-dev libelf-dev libzstd-dev libxxhash-dev libsmartcols-dev libncurses-dev libjansson-dev libiberty-dev
 	libprotobuf-c-dev zlib1g-dev libzydis-dev libmicrohttpd-dev libsqlite3-dev libcurl4-openssl-dev libbpf-dev libcmocka-dev
-	libstdc++6 libunwind-dev python3.11 libpython3.11-dev lua5.4 liblua5.4-dev)
+	libstdc++6 libunwind-dev python3.11 libpython3.11-dev lua5.4 liblua5.4-dev luajit ruby3.1 php8.2-cli
+	openjdk-17-jre-headless)
 stamp=$root/packages
 if [[ -e $stamp && $(<"$stamp") == "${packages[*]}" ]]; then
 	exit 0

@@ -35,7 +35,7 @@ run true 2>/dev/null || missing "the kernel has no binfmt_misc in user namespace
 
 if [[ ! -e $programs ]]; then
 	rm -rf "$build"
-	meson setup --cross-file "$root/cross.ini" --cross-file "$tree/scripts/arm64.ini" -Dguests=lua,python,skynet -Dbench=false -Dlua=disabled \
+	meson setup --cross-file "$root/cross.ini" --cross-file "$tree/scripts/arm64.ini" -Dguests=java,lua,php,python,ruby,skynet -Dbench=false -Dlua=disabled \
 		-Dbeam=disabled -Dman=disabled -Dbuildtype=plain -Doptimization=1 "$build" "$tree" >"$folder/setup.log"
 fi
 ninja -C "$build" >"$folder/build.log" || { tail -n 30 "$folder/build.log"; exit 1; }

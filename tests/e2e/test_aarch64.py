@@ -15,8 +15,11 @@ from unittest import mock
 
 import harness
 import test_annotations
+import test_jit_names
 import test_lua
+import test_php
 import test_python
+import test_ruby
 from harness import top_rows
 from test_ledger import KEYS, ledger_stacks, read_ledger
 
@@ -191,6 +194,87 @@ dump(sys.argv[1])
 
     def test_with_objects_by_malloc(self):
         self.check_python({"PYTHONMALLOC": "malloc"})
+
+
+class RubyLines(test_ruby.OracleCase):
+    """Each block of a function in C against what Ruby says of its frames."""
+
+    WITHOUT_CHILDREN = """
+def fork; end
+def Process.wait(*); end
+load %r
+"""
+
+    def test_blocks_have_the_lines_that_the_interpreter_says(self):
+        ruby, script, dump = interpreter("ruby3.1"), self.path("places.rb"), self.path("dump")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(self.WITHOUT_CHILDREN % test_ruby.PLACES)
+        for mode in MODES:
+            with self.subTest(mode=mode):
+                _, recording = self.record_well([ruby, script, harness.program("ruby_oracle.so"), dump, "100"], mode)
+                self.assert_equal_stacks(recording, harness.processes(recording)[0]["pid"], dump, 2000)
+                self.assertNotIn("script_unmatched", harness.report("top", recording)["lost"])
+
+
+class PhpLines(test_php.EachBlock):
+    """Each block of malloc() against what PHP says of its frames. Its own memory manager is recorded from outside, by ptrace."""
+
+    FFI_BLOCKS = 0
+
+    def test_has_the_lines_that_the_interpreter_says(self):
+        command = [interpreter("php8.2"), "-n", "-d", "extension=ffi", "-d", "ffi.enable=1", "-d", "disable_functions=pcntl_fork",
+                   test_php.PLACES]
+        recording, dump = self.path("places.hl"), self.path("dump")
+        result = harness.run([harness.HEAPLINE, "record", "--no-pools", "-o", recording, "--", *command, dump, "200"])
+        self.assertEqual(result.status, 0, result.stderr)
+        self.assert_equal_stacks(recording, harness.processes(recording)[0]["pid"], dump, 1000)
+
+    test_in_a_log = None
+
+
+class JavaFrames(harness.TestCase):
+    """Stacks of Java, whose compiled methods have frames of known size."""
+
+    MADE = 1 + 6 + 3  # the stub for calls, methods of Chain, of Deflater
+
+    def test_are_whole(self):
+        java = interpreter("../lib/jvm/java-17-openjdk-arm64/bin/java")
+        with open(self.path("Chain.java"), "w", encoding="ascii") as file:
+            file.write(test_jit_names.CHAIN)
+        built = harness.run([harness.need("javac"), "--release", "17", "Chain.java"], cwd=self.directory)
+        self.assertEqual(built.status, 0, built.stderr)
+        with open(self.path("said"), "w", encoding="ascii") as file:
+            file.write("leak\n")
+        for options in ("-Xint",), ("-Xcomp",), ("-XX:CompileCommand=exclude,Chain*::inner",):
+            with self.subTest(options=options):
+                self.check([java, "-Xmx64m", *options, "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Chain*::*",
+                            "-XX:CompileCommand=dontinline,*Deflater*::*", "-cp", self.directory, "Chain"])
+
+    def check(self, command):
+        recording = self.path("java.hl")
+        with open(self.path("said"), encoding="ascii") as file:
+            result = harness.run(harness.record_command(recording, command), stdin=file)
+        self.assertEqual(result.status, 0, result.stderr)
+        blocks = 0
+        for stack, count in harness.folded(recording, "alloc", "objects").items():
+            frames = list(stack)
+            inits = [at for at, frame in enumerate(frames) if "Deflater_init" in frame]
+            if inits:
+                calls = [at for at, frame in enumerate(frames) if "JavaCalls::call_helper" in frame]
+                self.assertEqual(len(calls), 1, frames)
+                self.assertEqual(inits[0] - calls[0] - 1, self.MADE, frames)
+                blocks += count
+        self.assertGreaterEqual(blocks, 200)
+
+
+class LuaJit(harness.TestCase):
+    def test_is_refused_with_a_sentence_and_goes_on(self):
+        script = self.path("count.lua")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write("local kept = {}\nfor i = 1, 20000 do kept[i] = ('x'):rep(i) end\nprint(#kept)\n")
+        result, recording = self.record_well([interpreter("luajit"), script], options=["--no-objects"])
+        self.assertEqual(result.stdout, "20000\n")
+        self.assertIn("its frames are known on x86-64 alone", harness.run([harness.HEAPLINE, "top", recording]).stdout)
 
 
 if __name__ == "__main__":

@@ -125,6 +125,56 @@ static void steps_drop_signatures(void **state)
 	assert_int_equal(frame.bp, 0x7777);
 }
 
+static void frames_may_be_larger_than_rules_reach_from_their_ends(void **state)
+{
+	(void)state;
+	static uint64_t stack[3000];
+	uint64_t context = 0;
+	struct hl_arch_frame frame = {.pc = 0x3003, .sp = (uint64_t)stack};
+	/* 20,016 bytes, the record at the bottom */
+	hl_rule rule = RULE(8, 0x41, 0x0e, 0xb0, 0x9c, 1, 0x9d, 0xc6, 0x13, 0x9e, 0xc5, 0x13);
+
+	stack[0] = 0x7777;
+	stack[1] = 0x4004;
+	assert_false(hl_arch_is_plain(rule));
+	assert_int_equal(step(rule, &frame, &context), HL_STEP_OUT);
+	assert_int_equal(frame.pc, 0x4003);
+	assert_int_equal(frame.sp, (uint64_t)stack + 20016);
+	assert_int_equal(frame.bp, 0x7777);
+}
+
+static void frames_of_generated_code_have_their_record_at_the_end(void **state)
+{
+	(void)state;
+	uint64_t stack[8] = {[4] = 0x7777, [5] = 0x4004}, context = 0;
+	hl_rule rules[] = {hl_arch_rule_of_frame(48), HL_RULE_OUTER_RECORD};
+
+	for (size_t i = 0; i < HL_COUNT_OF(rules); i++) {
+		struct hl_arch_frame frame = {
+			.pc = 0x3003, .sp = (uint64_t)stack, .bp = (uint64_t)(stack + 4)};
+		assert_true(hl_arch_is_plain(rules[i]));
+		assert_int_equal(step(rules[i], &frame, &context), HL_STEP_OUT);
+		assert_int_equal(frame.pc, 0x4003);
+		assert_int_equal(frame.sp, (uint64_t)(stack + 6));
+		assert_int_equal(frame.bp, 0x7777);
+	}
+}
+
+static void calls_are_known_by_their_instructions(void **state)
+{
+	(void)state;
+	/* bl -16, blr x19, br x19 */
+	static const uint32_t code[] = {0x97fffffc, 0xd63f0260, 0xd61f0260};
+	uint64_t at = (uint64_t)code;
+
+	assert_int_equal(hl_arch_call_target(at), at - 16);
+	assert_int_equal(hl_arch_call_target(at + 4), 0);
+	assert_int_equal(hl_arch_call_target(at + 1), 0);
+	assert_true(hl_arch_is_after_call(at + 4));
+	assert_true(hl_arch_is_after_call(at + 8));
+	assert_false(hl_arch_is_after_call(at + 12));
+}
+
 static void steps_leave_code_without_rules_by_records(void **state)
 {
 	(void)state;
@@ -227,6 +277,9 @@ int main(void)
 		cmocka_unit_test(marks_of_signed_addresses_change_nothing),
 		cmocka_unit_test(rules_that_are_not_known_are_refused),
 		cmocka_unit_test(steps_drop_signatures),
+		cmocka_unit_test(frames_may_be_larger_than_rules_reach_from_their_ends),
+		cmocka_unit_test(frames_of_generated_code_have_their_record_at_the_end),
+		cmocka_unit_test(calls_are_known_by_their_instructions),
 		cmocka_unit_test(steps_leave_code_without_rules_by_records),
 		cmocka_unit_test(steps_through_a_signal_into_a_function_without_a_frame),
 		cmocka_unit_test(trampolines_of_signals_are_known),

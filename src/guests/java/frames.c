@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The Java VM (HotSpot) in this process, as a guest of the recorder: says how large frames of compiled code are, which keeps no
- * frame pointer unless -XX:+PreserveFramePointer has it do so. By rbp alone a walk would pass over all such frames up to the
+ * frame pointer unless -XX:+PreserveFramePointer has it do so. By that alone a walk would pass over all such frames up to the
  * next one of the interpreter, and nobody would notice.
  *
  *	blob	    code that the machine has made (CodeBlob): a compiled method, a stub, or the whole interpreter. Where calls
@@ -234,23 +234,14 @@ static bool is_interpreter(uint64_t blob)
 	return frame_words(blob) <= 0 && is_named(blob, "Interpreter");
 }
 
-/*
- * Whether ${pc} is where a call in a blob returns to. A call is 2 to 7 bytes long: of an address relative to it, of what a register has,
- * or of memory to which one points. The interpreter jumps, and says itself where to return to.
- */
+/* Whether ${pc} is where a call in a blob returns to. The interpreter jumps, and says itself where to return to. */
 static bool is_return(uint64_t pc)
 {
-	const uint8_t *code = (const uint8_t *)pc;
 	bool is_inside;
 	uint64_t blob = blob_of(pc - 1, &is_inside);
 
-	return blob && (is_interpreter(blob) ||
-			(blob_of(pc - 8, &is_inside) &&
-			 (code[-5] == 0xe8 || (code[-2] == 0xff && (code[-1] & 0xf8) == 0xd0) ||
-			  (code[-3] == 0xff && (code[-2] & 0xf8) == 0x50) ||
-			  (code[-4] == 0xff && (code[-3] & 0xf8) == 0x50) ||
-			  (code[-6] == 0xff && (code[-5] & 0xf8) == 0x90) ||
-			  (code[-7] == 0xff && (code[-6] & 0xf8) == 0x90))));
+	return blob &&
+	       (is_interpreter(blob) || (blob_of(pc - 8, &is_inside) && hl_arch_is_after_call(pc)));
 }
 
 /* ---- frames ---- */
@@ -288,7 +279,7 @@ HL_READS_STACK static uint64_t find_frame(struct hl_walk *walk, uint64_t pc, uin
 	     (is_named(blob, "StubRoutines (continuation") || is_named(blob, "Continuation"))))
 		return HL_RULE_UNSUPPORTED;
 	if (!words)
-		return 0; /* by its frame pointer */
+		return HL_RULE_OUTER_RECORD;
 	uint64_t extension = extension_for(walk, callee, sp);
 	uint64_t bytes = 8 * (uint64_t)words + extension;
 	if (extension == EXTENSION_MAX || !hl_memory_is_readable(walk, sp + bytes - 8) ||

@@ -6,6 +6,10 @@
 
 #include <assert.h>
 
+/* Registers of the interpreter, the last two of those that functions keep for their callers: r14 and r15, x27 and x28. */
+#define SAVED_FRAME (HL_SAVED_FRAME - 2)
+#define SAVED_OP    (HL_SAVED_FRAME - 1)
+
 #define PAGE_BYTES   UINT64_C(4096)
 #define PRINT_FACTOR UINT64_C(0x9e3779b97f4a7c15)
 
@@ -49,12 +53,18 @@ static inline uint32_t line_of(const struct hl_php *php, const struct hl_php_lay
 static inline uint64_t innermost_op(const struct hl_php_layout *layout,
 				    const struct hl_script_caller *caller, uint64_t frame)
 {
-	const uint64_t *saved = caller->saved;
 	uint64_t function = hl_php_word(frame, HL_PHP_FRAME_FUNCTION);
+	uint64_t room[HL_SAVED_COUNT];
 
-	if (saved && saved[HL_SAVED_R14] == frame && function && hl_php_is_script(function) &&
-	    is_own_op(layout, function, saved[HL_SAVED_R15]))
-		return saved[HL_SAVED_R15];
+	if (function && hl_php_is_script(function)) {
+		const uint64_t *saved = HL_SAVED_HANDED_ON
+						? caller->saved
+						: hl_saved_find(caller->unwind, caller->walk,
+								caller->registers, room);
+		if (saved && saved[SAVED_FRAME] == frame &&
+		    is_own_op(layout, function, saved[SAVED_OP]))
+			return saved[SAVED_OP];
+	}
 	return hl_php_word(frame, HL_PHP_FRAME_OP);
 }
 

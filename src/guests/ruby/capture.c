@@ -2,6 +2,8 @@
 /* Captures the frames of Ruby that the calling thread runs; see ruby.h. */
 #include "guests/ruby/ruby.h"
 
+#include "base/machine.h"
+#include "unwind/arch.h"
 #include "unwind/saved.h"
 
 #include <assert.h>
@@ -14,14 +16,6 @@
 
 /* ---- the thread's context ---- */
 
-static inline uint64_t thread_pointer(void)
-{
-	uint64_t pointer;
-
-	__asm__("mov %%fs:0, %0" : "=r"(pointer));
-	return pointer;
-}
-
 #define UNALLOCATED UINT64_MAX
 
 /*
@@ -32,9 +26,8 @@ static inline uint64_t thread_pointer(void)
 HL_READS_STACK static inline uint64_t place_of_context(const struct hl_ruby *ruby)
 {
 	if (HL_UNLIKELY(!ruby->tls))
-		return thread_pointer() + (uint64_t)ruby->tls_offset;
-	uint64_t module = ruby->tls[0], table;
-	__asm__("mov %%fs:8, %0" : "=r"(table));
+		return hl_machine_thread_pointer() + (uint64_t)ruby->tls_offset;
+	uint64_t module = ruby->tls[0], table = hl_machine_tls_table();
 	if (HL_UNLIKELY(module > *(const uint64_t *)(table - 16)))
 		return 0;
 	uint64_t memory = *(const uint64_t *)(table + 16 * module);
@@ -273,17 +266,6 @@ uint32_t hl_ruby_recapture(const struct hl_ruby *ruby, struct hl_script_memory *
 #define GENERATED_WORDS_MIN 4u /* with the return address */
 #define GENERATED_WORDS_MAX 10u
 
-/* Whether the instruction before ${pc} is a call: of a function that jumps to the code, of what a register has, or of memory to
- * which one points. */
-static bool is_after_call(uint64_t pc)
-{
-	const uint8_t *code = (const uint8_t *)pc;
-
-	return code[-5] == 0xe8 || (code[-2] == 0xff && (code[-1] & 0xf8) == 0xd0) ||
-	       (code[-3] == 0xff && (code[-2] & 0xf8) == 0x50) ||
-	       (code[-6] == 0xff && (code[-5] & 0xf8) == 0x90);
-}
-
 HL_READS_STACK uint64_t hl_ruby_generated_frame(const struct hl_ruby *ruby, struct hl_walk *walk,
 						uint64_t sp)
 {
@@ -293,7 +275,7 @@ HL_READS_STACK uint64_t hl_ruby_generated_frame(const struct hl_ruby *ruby, stru
 			return 0;
 		uint64_t pc = hl_ruby_word(at, 0);
 		if (pc - 8 - ruby->api.start < ruby->api.end - 8 - ruby->api.start &&
-		    is_after_call(pc))
+		    hl_arch_is_after_call(pc))
 			return 8 * (uint64_t)i;
 	}
 	return 0;

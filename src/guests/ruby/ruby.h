@@ -89,6 +89,9 @@ bool hl_ruby_describe(const struct hl_ruby *ruby, const struct hl_script_frame *
 
 /* ---- for the sources of this directory and their tests ---- */
 
+/* Finds where a thread has the address of its context, in the machine's code. False: not there. */
+bool hl_ruby_find_context(struct hl_ruby *ruby);
+
 HL_READS_STACK static inline uint64_t hl_ruby_word(uint64_t object, uint32_t offset)
 {
 	return *(const uint64_t *)(object + offset);

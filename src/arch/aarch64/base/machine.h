@@ -82,3 +82,9 @@ static inline uint64_t hl_machine_thread_pointer(void)
 	__asm__("mrs %0, tpidr_el0" : "=r"(pointer));
 	return pointer;
 }
+
+/* The dtv: where glibc keeps the thread's thread-local memory of each module. */
+static inline uint64_t hl_machine_tls_table(void)
+{
+	return *(const uint64_t *)hl_machine_thread_pointer();
+}

@@ -11,6 +11,8 @@ enum dwarf_register {
 	DWARF_X28 = 28,
 };
 
+#define FAR_FROM_CFA (-16384) /* in rules there are 12 bits for it, of words */
+
 int hl_arch_tracked(uint64_t dwarf_register)
 {
 	if (dwarf_register >= DWARF_X19 && dwarf_register <= DWARF_X28)
@@ -51,6 +53,11 @@ hl_rule hl_arch_rule(const struct hl_cfi_state *state, bool is_signal_frame)
 		parts.bp_offset = ra->offset;
 	else
 		parts.extra = (ra->offset - bp->offset) / 8;
+	/* gcc has records at the beginning of frames, of which those with large arrays end too far from there. */
+	if (parts.kind == HL_RULE_SP && parts.bp == HL_BP_CFA && parts.bp_offset < FAR_FROM_CFA) {
+		parts.bp = HL_BP_AT_SP;
+		parts.bp_offset += parts.cfa_offset;
+	}
 	return hl_rule_pack(&parts);
 }
 

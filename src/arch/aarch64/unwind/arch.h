@@ -24,17 +24,39 @@
  * pointer is, as gcc has it, or its rule does not use that, as clang's. */
 #define HL_RULE_FRAME_POINTER HL_RULE_DEREF_BP
 
-/* Of code that a runtime generates, whose frames are not known here. */
+/* The frame record lies at the end of the frame, as in code that runtimes generate: CFA = x29 + 16. */
+#define HL_RULE_OUTER_RECORD                                                                \
+	(HL_RULE_BP | (uint64_t)HL_BP_CFA << 4 | UINT64_C(1) << 6 | UINT64_C(0xffe) << 12 | \
+	 UINT64_C(2) << 24)
+
+/* The same with CFA = sp + ${bytes}. */
 static inline hl_rule hl_arch_rule_of_frame(uint64_t bytes)
+{
+	return HL_RULE_SP | (uint64_t)HL_BP_CFA << 4 | UINT64_C(1) << 6 | UINT64_C(0xffe) << 12 |
+	       bytes / 8 << 24;
+}
+
+/* Of a frame without a record: not known here. */
+static inline hl_rule hl_arch_rule_of_leaf_frame(uint64_t bytes)
 {
 	(void)bytes;
 	return HL_RULE_UNSUPPORTED;
 }
 
-static inline hl_rule hl_arch_rule_of_leaf_frame(uint64_t bytes)
+/* Whether the instruction before ${pc} is a call: bl, blr. */
+static inline bool hl_arch_is_after_call(uint64_t pc)
 {
-	(void)bytes;
-	return HL_RULE_UNSUPPORTED;
+	uint32_t word = *(const uint32_t *)(pc - 4);
+
+	return word >> 26 == 0x25 || (word & 0xfffffc1f) == 0xd63f0000;
+}
+
+/* Where the direct call at ${at} leads; 0: there is none. */
+static inline uint64_t hl_arch_call_target(uint64_t at)
+{
+	uint32_t word = at & 3 ? 0 : *(const uint32_t *)at;
+
+	return word >> 26 == 0x25 ? at + (uint64_t)(int64_t)((int32_t)(word << 6) >> 4) : 0;
 }
 
 /* The code at a module's entry point, where nothing lies outward: the loader's has no rules. */
@@ -55,8 +77,9 @@ static inline struct hl_arch_plain hl_arch_plain_step(hl_rule rule, uint64_t sp,
 
 /* Of walks of other processes' stacks (src/bpf, src/watch): where the return address of a frame is stored, or whether a register
  * holds it, which is known of interrupted frames; whether bp leads to a frame record and no more is known, and sp beyond that. */
-#define HL_ARCH_RETURN_AT(rule, cfa) \
-	((cfa) + (uint64_t)(hl_rule_bp_offset(rule) + hl_rule_extra(rule) * 8))
+#define HL_ARCH_RETURN_AT(rule, cfa)                                                             \
+	((cfa) - (uint64_t)(hl_rule_bp_of(rule) == HL_BP_AT_SP ? hl_rule_cfa_offset(rule) : 0) + \
+	 (uint64_t)(hl_rule_bp_offset(rule) + hl_rule_extra(rule) * 8))
 #define HL_ARCH_RETURN_IN_REGISTER(rule) (hl_rule_bp_of(rule) == HL_BP_RA_IN_REGISTER)
 #define HL_ARCH_IS_RECORD(rule)		 (hl_rule_kind_of(rule) == HL_RULE_DEREF_BP)
 #define HL_ARCH_SP_BEYOND(record, outer) \

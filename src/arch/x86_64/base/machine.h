@@ -76,3 +76,12 @@ static inline uint64_t hl_machine_thread_pointer(void)
 	__asm__("mov %%fs:0, %0" : "=r"(pointer));
 	return pointer;
 }
+
+/* The dtv: where glibc keeps the thread's thread-local memory of each module. */
+static inline uint64_t hl_machine_tls_table(void)
+{
+	uint64_t table;
+
+	__asm__("mov %%fs:8, %0" : "=r"(table));
+	return table;
+}

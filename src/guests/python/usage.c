@@ -374,7 +374,7 @@ void hl_python_types_release(struct hl_python_types *types)
 /* ---- objects by type ---- */
 
 /* Of a part the first bytes alone are searched for words that lead to others: what is larger has objects. */
-#define SEARCHED_MAX 1024u
+#define SEARCHED_MAX (HL_PYTHON_WINDOW_WORDS * 8)
 
 /* What leads to a part may lead so far behind its start: tables of attributes have a head. */
 #define PART_HEAD_MAX 64u
@@ -469,6 +469,22 @@ int hl_python_usage_add_pool(void *context, uint64_t address, uint64_t bytes)
 
 /* ---- reading ---- */
 
+/* What begins in the page of ${address}, which objects far apart lead to in turn. NULL: it is not in memory. */
+static const uint64_t *read_page(struct hl_python_usage *usage, uint64_t address)
+{
+	uint64_t start = address & ~UINT64_C(4095);
+	struct hl_python_page *page = &usage->pages[start / 4096 % HL_PYTHON_PAGES];
+
+	if (page->start != start) {
+		page->start = 0;
+		if (hl_memory_read_present(usage->types.memory, start, page->words,
+					   sizeof(page->words)) < 0)
+			return NULL;
+		page->start = start;
+	}
+	return &page->words[(address - start) / 8];
+}
+
 /*
  * Points *${ret_words} to up to ${bytes} at ${address}, valid until the next call, and returns how many words
  * there are: fewer where the next page is not in memory. One read serves the blocks of a page.
@@ -476,27 +492,17 @@ int hl_python_usage_add_pool(void *context, uint64_t address, uint64_t bytes)
 static size_t read_words(struct hl_python_usage *usage, uint64_t address, uint64_t bytes,
 			 const uint64_t **ret_words)
 {
-	struct hl_memory *memory = usage->types.memory;
-	uint64_t page_end = (address & ~UINT64_C(4095)) + 4096;
+	uint64_t left = 4096 - (address & 4095);
 
 	if (bytes > SEARCHED_MAX)
 		bytes = SEARCHED_MAX;
-	if (address < usage->window_start || address + bytes > usage->window_end) {
-		uint64_t end = address + bytes > page_end ? address + bytes : page_end;
-		int r = hl_memory_read_present(memory, address, usage->window, end - address);
-		if (r < 0 && end > page_end) {
-			end = page_end;
-			r = hl_memory_read_present(memory, address, usage->window, end - address);
-		}
-		usage->window_start = r < 0 ? 0 : address;
-		usage->window_end = r < 0 ? 0 : end;
-		if (r < 0)
-			return 0;
+	if (bytes > left &&
+	    hl_memory_read_present(usage->types.memory, address, usage->window, bytes) == 0) {
+		*ret_words = usage->window;
+		return bytes / 8;
 	}
-	if (bytes > usage->window_end - address)
-		bytes = usage->window_end - address;
-	*ret_words = &usage->window[(address - usage->window_start) / 8];
-	return bytes / 8;
+	*ret_words = read_page(usage, address);
+	return *ret_words ? (bytes < left ? bytes : left) / 8 : 0;
 }
 
 static int find_types(struct hl_python_usage *usage)

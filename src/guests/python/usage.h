@@ -112,7 +112,14 @@ void hl_python_types_release(struct hl_python_types *types);
  *	pinned	free blocks of a pool, which its used ones keep for their size alone; each of these is charged an equal part
  */
 
-#define HL_PYTHON_WINDOW_WORDS 512u
+#define HL_PYTHON_WINDOW_WORDS 128u
+#define HL_PYTHON_PAGES	       64u
+
+/* A page of the process that was read. */
+struct hl_python_page {
+	uint64_t start; /* 0: none */
+	uint64_t words[512];
+};
 
 /* One type, or several of one name. */
 struct hl_python_usage_row {
@@ -137,8 +144,8 @@ struct hl_python_usage {
 	size_t block_count, block_capacity;
 	size_t *parts; /* blocks that were found to be parts, and are to be searched */
 	size_t part_count, part_capacity;
-	uint64_t window_start, window_end; /* what is in the window */
-	uint64_t window[HL_PYTHON_WINDOW_WORDS];
+	uint64_t window[HL_PYTHON_WINDOW_WORDS];      /* what lies in two pages */
+	struct hl_python_page pages[HL_PYTHON_PAGES]; /* by address */
 };
 
 /* Of what is in ${memory}, which must live until the rows are made. NULL for want of memory. */

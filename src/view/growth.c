@@ -401,7 +401,9 @@ static void write_explanation(struct hl_emit *emit, const struct growth *growth)
 		hl_emit_line(emit, "the last %s, in which %s were freed, left out",
 			     hl_format_duration(rows->left_out_ms * NS_PER_MS, text),
 			     hl_format_bytes(rows->left_out_bytes, freed));
-	if (!growth->may_leak)
+	if (!hl_profile_counters_any(&growth->history->profile->total))
+		hl_emit_line(emit, "nothing was counted, so that it is not known what grew");
+	else if (!growth->may_leak)
 		hl_emit_line(emit, "nothing grew steadily to the end; no leak seen");
 	else if (rows->bucket_count < HL_GROWTH_BUCKETS_MIN)
 		hl_emit_line(emit,

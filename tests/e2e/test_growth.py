@@ -117,6 +117,16 @@ class RunningProcess(attaching.TestCase):
                           and row["steady_percent"] >= STEADY_PERCENT], [])
         self.assertEqual(os.listdir(self.path("temporary")), [])
 
+    def test_of_a_process_that_allocates_nothing_it_claims_nothing(self):
+        with subprocess.Popen([harness.need("sleep"), "60"]) as process:
+            try:
+                ended = self.growth("-p", str(process.pid), "1")
+            finally:
+                process.kill()
+        self.assertEqual(ended.status, 0, ended.stderr)
+        self.assertIn("nothing was counted, so that it is not known what grew", ended.stdout)
+        self.assertNotIn(NO_LEAK, ended.stdout)
+
     def test_the_recording_is_kept_where_it_is_named(self):
         with self.leaking() as process:
             ended = self.growth("-p", str(process.pid), "1", "--keep", "kept.hl")

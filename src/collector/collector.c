@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The collector's events: hellos, ends of processes, the timer; see collector.h. */
-#include "collector/collector.h"
+/* The collector's life and its events: ends of processes, the timer; see collector.h. */
+#include "collector/collector_parts.h"
 
 #include "base/clock.h"
-#include "collector/control.h"
 #include "collector/region_read.h"
-#include "collector/tracked.h"
 #include "process/process.h"
 
 #include <errno.h>
@@ -21,16 +19,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Callers that have connected and not yet said hello; more are turned away. */
-#define WAITING_MAX 64
-
 /* Saves may take 1/SAVE_SHARE of a core's time: the next is due after SAVE_SHARE times the cost of
  * the last. */
 #define SAVE_SHARE 100
 
-/* After a hello of the program that record started, and of what replaces it by exec: a recording
- * whose collector is killed before the next second names it all the same. */
-#define FIRST_SAVE_NS 20000000
 #define SAVE_EARLY_NS (HL_NS_PER_SECOND / 2) /* the timer may come a little before its second */
 
 /* Processes that have ended and could not be saved stay in memory for another try, at most this
@@ -48,57 +40,9 @@
 /* So that a flood of callers does not keep the owner from its other descriptors. */
 #define EVENTS_PER_DISPATCH 256
 
-/* epoll's cookie: one of these, plus the index of a waiting caller or a process' sequence. */
-enum event {
-	EVENT_SOCKET,
-	EVENT_TIMER,
-	EVENT_CONTROL,
-	EVENT_HEEDED,
-	EVENT_WAITING,
-	EVENT_TRACKED = EVENT_WAITING + WAITING_MAX,
-};
-
-struct waiting {
-	struct hl_caller caller; /* fd -1: a free place */
-	uint64_t deadline_ns;
-};
-
-/* A program that begins once more, and waits for the recorder to be brought in. */
-struct caught {
-	struct caught *next;
-	pid_t pid;
-	bool arrived; /* see enter() */
-};
-
-struct hl_collector {
-	struct hl_collector_settings settings;
-	struct caught *caught; /* oldest first */
-	struct hl_reception reception;
-	struct hl_archive archive;
-	struct hl_budget *budget;   /* NULL for want of memory */
-	struct hl_control *control; /* NULL: not begun, or no means for one */
-	bool begun;
-	pid_t program;
-	bool program_is_child; /* not with a preloaded recorder, which started us */
-	int epoll_fd, timer_fd;
-	struct waiting waiting[WAITING_MAX];
-	struct hl_held_files held_files;
-	struct hl_tracked *tracked; /* oldest first; ended ones only when their last save failed */
-	uint32_t next_sequence;
-	uint32_t strangers; /* callers whose hello was none */
-	struct hl_program_warnings warnings;
-	struct hl_unrecorded unrecorded;
-	uint64_t next_save_ns;	/* by what the last one cost */
-	uint64_t next_round_ns; /* by --save-every; new processes do not wait for it */
-	uint32_t revivals_seen; /* of the archive's directory */
-	hl_collector_ready_fn *ready;
-	void *ready_context;
-	struct hl_collector_summary summary;
-};
-
 /* ---- making ---- */
 
-static int watch(struct hl_collector *collector, int fd, uint64_t cookie)
+int hl_collector_watch(struct hl_collector *collector, int fd, uint64_t cookie)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.u64 = cookie};
 
@@ -119,7 +63,7 @@ int hl_collector_new(const struct hl_collector_settings *settings,
 	collector->held_files.idle_max = HELD_IDLE_MAX;
 	collector->archive.directory.fd = -1;
 	collector->reception.fd = collector->reception.reserve_fd = -1;
-	for (int i = 0; i < WAITING_MAX; i++)
+	for (int i = 0; i < HL_WAITING_MAX; i++)
 		collector->waiting[i].caller.fd = -1;
 	collector->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	collector->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -127,9 +71,9 @@ int hl_collector_new(const struct hl_collector_settings *settings,
 	if (r == 0)
 		r = hl_reception_init(&collector->reception, err);
 	if (r == 0)
-		r = watch(collector, collector->reception.fd, EVENT_SOCKET);
+		r = hl_collector_watch(collector, collector->reception.fd, HL_EVENT_SOCKET);
 	if (r == 0)
-		r = watch(collector, collector->timer_fd, EVENT_TIMER);
+		r = hl_collector_watch(collector, collector->timer_fd, HL_EVENT_TIMER);
 	if (r < 0) {
 		hl_collector_free(collector);
 		return hl_error_set(err, r, "cannot start the collector: %s", strerror(-r));
@@ -138,20 +82,13 @@ int hl_collector_new(const struct hl_collector_settings *settings,
 	return 0;
 }
 
-static void stop_waiting(struct waiting *waiting)
-{
-	if (waiting->caller.fd >= 0)
-		close(waiting->caller.fd);
-	waiting->caller.fd = -1;
-}
-
 void hl_collector_free(struct hl_collector *collector)
 {
 	if (!collector)
 		return;
 	hl_control_free(collector->control);
-	for (int i = 0; i < WAITING_MAX; i++)
-		stop_waiting(&collector->waiting[i]);
+	for (int i = 0; i < HL_WAITING_MAX; i++)
+		hl_collector_stop_waiting(&collector->waiting[i]);
 	for (struct hl_tracked *tracked; (tracked = collector->tracked);) {
 		collector->tracked = tracked->next;
 		hl_tracked_free(tracked);
@@ -195,7 +132,7 @@ static void start_timer(struct hl_collector *collector, uint64_t first_ns)
 }
 
 /* The timer comes in ${ns} at the latest. A program that is replaced again and again does not put it off. */
-static void look_within(struct hl_collector *collector, uint64_t ns)
+void hl_collector_look_within(struct hl_collector *collector, uint64_t ns)
 {
 	struct itimerspec left;
 
@@ -217,7 +154,8 @@ static void begin_control(struct hl_collector *collector)
 
 	int r = hl_control_new(&subject, &collector->control);
 	if (r == 0)
-		r = watch(collector, hl_control_fd(collector->control), EVENT_CONTROL);
+		r = hl_collector_watch(collector, hl_control_fd(collector->control),
+				       HL_EVENT_CONTROL);
 	if (r == 0)
 		r = hl_control_open(collector->control);
 	if (r < 0)
@@ -310,7 +248,8 @@ static void count_in(struct hl_collector_summary *summary, const struct hl_track
 }
 
 /* ${was_expected}: it is one of those that are counted as children, too. */
-static void refuse(struct hl_collector *collector, pid_t pid, const char *reason, bool was_expected)
+void hl_collector_refuse(struct hl_collector *collector, pid_t pid, const char *reason,
+			 bool was_expected)
 {
 	hl_unrecorded_refuse(&collector->unrecorded, &collector->archive, pid, reason);
 	collector->unrecorded.refused += was_expected;
@@ -318,7 +257,7 @@ static void refuse(struct hl_collector *collector, pid_t pid, const char *reason
 }
 
 /* Why the collector itself could not take a process. */
-static const char *reason_of(int error)
+const char *hl_collector_reason_of(int error)
 {
 	switch (error) {
 	case ENOMEM:
@@ -346,11 +285,11 @@ static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 	hl_program_warnings_end(&collector->warnings, &collector->archive, tracked);
 	/* An entry of zeros would tell of a program without allocations. */
 	if (!hl_tracked_has_begun(tracked)) {
-		refuse(collector, tracked->pid,
-		       tracked->end != HL_END_RUNNING
-			       ? "it had no memory or address space for the recorder"
-			       : "the recording ended while it started",
-		       tracked->arrived || tracked->first_name[0]);
+		hl_collector_refuse(collector, tracked->pid,
+				    tracked->end != HL_END_RUNNING
+					    ? "it had no memory or address space for the recorder"
+					    : "the recording ended while it started",
+				    tracked->arrived || tracked->first_name[0]);
 		collector->summary.processes--;
 		collector->unrecorded.arrived -= tracked->arrived;
 		forget(collector, tracked);
@@ -395,7 +334,7 @@ static void drop_oldest_unsaved(struct hl_collector *collector)
 	forget(collector, oldest);
 }
 
-static struct hl_tracked *find_running(struct hl_collector *collector, pid_t pid)
+struct hl_tracked *hl_collector_find_running(struct hl_collector *collector, pid_t pid)
 {
 	struct hl_tracked *process = collector->tracked;
 
@@ -404,10 +343,9 @@ static struct hl_tracked *find_running(struct hl_collector *collector, pid_t pid
 	return process;
 }
 
-/* For a process whose end has been noted. */
-static void finish_process(struct hl_collector *collector, struct hl_tracked *tracked)
+void hl_collector_finish_process(struct hl_collector *collector, struct hl_tracked *tracked)
 {
-	struct hl_tracked *program = find_running(collector, collector->program);
+	struct hl_tracked *program = hl_collector_find_running(collector, collector->program);
 
 	/* First, so that no recording holds children without the program that started them. */
 	if (program && !program->saved && hl_tracked_has_begun(program))
@@ -422,303 +360,8 @@ void hl_collector_check_ends(struct hl_collector *collector)
 	for (struct hl_tracked *process = collector->tracked, *next; process; process = next) {
 		next = process->next;
 		if (!process->end_ns && hl_tracked_check_end(process))
-			finish_process(collector, process);
+			hl_collector_finish_process(collector, process);
 	}
-}
-
-/* ---- hellos ---- */
-
-/* Whether ${pid} descends from us or from a process that is being recorded, or is one. */
-static bool is_kin(struct hl_collector *collector, pid_t pid)
-{
-	while (pid > 0 && pid != getpid() && !find_running(collector, pid))
-		pid = (pid_t)hl_identity_parent(pid);
-	return pid > 0;
-}
-
-/* Whether the program that says hello is a child that its parent told of. */
-static bool was_expected(struct hl_collector *collector, pid_t pid, pid_t parent)
-{
-	/* Orphans have other parents than those that told of them: an ancestor of ours, or we. */
-	bool is_orphan = parent == getpid() || !is_kin(collector, parent);
-
-	return pid != collector->program &&
-	       hl_unrecorded_was_expected(parent, find_running(collector, parent), is_orphan);
-}
-
-/* Prepares to follow a process to its end. */
-static int follow(struct hl_collector *collector, struct hl_tracked *tracked)
-{
-	tracked->sequence = collector->next_sequence;
-	tracked->recording_start_ns = collector->archive.meta.start_realtime_ns;
-	int r = watch(collector, tracked->pidfd, EVENT_TRACKED + (uint64_t)tracked->sequence);
-	/* Before the answer: the program may end, or remove its file, right after it. */
-	if (r == 0)
-		r = hl_tracked_hold_files(tracked, &collector->held_files);
-	if (r == 0 && hl_mode_logs(collector->settings.region.mode))
-		r = hl_tracked_begin_log(tracked, collector->archive.directory.fd,
-					 &collector->settings.log, 0);
-	return r;
-}
-
-/* Makes a region for the caller and sends it. 0, or a negative errno that the caller is to be told;
- * nothing is left of it then. */
-static int welcome(struct hl_collector *collector, const struct hl_caller *caller,
-		   const struct hl_hello *hello, struct hl_tracked **ret_tracked)
-{
-	struct hl_tracked *tracked;
-
-	int pidfd = hl_reception_pidfd(caller);
-	if (pidfd < 0)
-		return pidfd;
-	int r = hl_tracked_new(caller->pid, pidfd, &collector->settings.region, collector->budget,
-			       hello->address_space_limit, -1, &tracked);
-	if (r < 0)
-		return r;
-	if (hello->kind == HL_HELLO_FORK)
-		hl_tracked_set_forked(tracked);
-	else
-		hl_tracked_set_from_start(tracked);
-	r = follow(collector, tracked);
-	if (r == 0)
-		r = hl_reception_answer(caller, 0, &tracked->region);
-	if (r < 0) {
-		hl_tracked_free(tracked);
-		return r;
-	}
-	*ret_tracked = tracked;
-	return 0;
-}
-
-/* A process has its region. ${arrived}: it is one of those that are counted as children, and no
- * forked one. */
-static void enter(struct hl_collector *collector, struct hl_tracked *tracked, bool arrived)
-{
-	struct hl_tracked **end = &collector->tracked;
-
-	while (*end)
-		end = &(*end)->next;
-	*end = tracked;
-	collector->next_sequence++;
-	collector->summary.processes++;
-	tracked->arrived = arrived;
-	collector->unrecorded.arrived += arrived;
-	look_within(collector,
-		    tracked->pid == collector->program ? FIRST_SAVE_NS : HL_NS_PER_SECOND);
-	if (collector->control)
-		hl_control_enter(collector->control);
-}
-
-/* Makes ${region_fd} a region for process ${pid}, and follows that. */
-static int take_in(struct hl_collector *collector, pid_t pid, int region_fd,
-		   struct hl_tracked **ret_tracked)
-{
-	struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
-	struct hl_tracked *tracked;
-
-	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (pidfd < 0) {
-		int r = -errno;
-		close(region_fd);
-		return r;
-	}
-	prlimit(pid, RLIMIT_AS, NULL, &limit);
-	int r = hl_tracked_new(pid, pidfd, &collector->settings.region, collector->budget,
-			       limit.rlim_cur, region_fd, &tracked);
-	if (r < 0)
-		return r;
-	r = follow(collector, tracked);
-	if (r < 0) {
-		hl_tracked_free(tracked);
-		return r;
-	}
-	enter(collector, tracked, false);
-	hl_program_warnings_address_space(&collector->archive, &collector->settings.region, tracked,
-					  limit.rlim_cur);
-	*ret_tracked = tracked;
-	return 0;
-}
-
-int hl_collector_adopt(struct hl_collector *collector, pid_t pid, int region_fd, bool ran_before,
-		       uint64_t *ret_region_bytes, struct hl_error *err)
-{
-	struct hl_tracked *tracked = NULL;
-
-	int r = take_in(collector, pid, region_fd, &tracked);
-	if (r < 0)
-		return hl_error_set(err, r, "cannot record process %d: %s", pid, reason_of(-r));
-	collector->archive.meta.attached = ran_before;
-	collector->archive.meta_is_stale = true; /* reports say it from the first save on */
-	tracked->ran_before = ran_before;
-	if (!ran_before)
-		hl_tracked_set_from_start(tracked);
-	*ret_region_bytes = tracked->region.bytes;
-	return 0;
-}
-
-int hl_collector_adopt_child(struct hl_collector *collector, pid_t pid, int region_fd)
-{
-	struct hl_tracked *tracked = NULL;
-
-	/* A process that asks twice tells nothing that is worth a warning. */
-	if (find_running(collector, pid)) {
-		close(region_fd);
-		return -EEXIST;
-	}
-	int r = take_in(collector, pid, region_fd, &tracked);
-	if (r < 0) {
-		refuse(collector, pid, reason_of(-r), true);
-		return r;
-	}
-	hl_tracked_set_forked(tracked);
-	tracked->ran_before = collector->archive.meta.attached;
-	return 0;
-}
-
-int hl_collector_heed(struct hl_collector *collector, int fd, hl_collector_ready_fn *ready,
-		      void *context)
-{
-	collector->ready = ready;
-	collector->ready_context = context;
-	return watch(collector, fd, EVENT_HEEDED);
-}
-
-/* Catches the program and lets it begin once more: it waits then, while others say hello. False: it is to be welcomed. */
-static bool has_caught(struct hl_collector *collector, const struct hl_caller *caller, bool arrived)
-{
-	const struct hl_collector_entering *entering = &collector->settings.entering;
-	struct caught **end = &collector->caught, *caught = malloc(sizeof(*caught));
-
-	if (!caught || !entering->catches(entering->context, caller->pid)) {
-		free(caught);
-		return false;
-	}
-	while (*end)
-		end = &(*end)->next;
-	*caught = (struct caught){.pid = caller->pid, .arrived = arrived};
-	if (hl_reception_answer(caller, HL_WELCOME_BEGIN_AGAIN, NULL) < 0) {
-		entering->let_go(caller->pid); /* it waits no more */
-		refuse(collector, caller->pid, reason_of(EPIPE), arrived);
-		free(caught);
-	} else
-		*end = caught;
-	return true;
-}
-
-/* False: none is caught. */
-static bool enter_caught(struct hl_collector *collector)
-{
-	const struct hl_collector_entering *entering = &collector->settings.entering;
-	struct caught *caught = collector->caught;
-	struct hl_error err = {0};
-
-	if (!caught)
-		return false;
-	collector->caught = caught->next;
-	if (entering->enter(entering->context, caught->pid, &err) < 0)
-		refuse(collector, caught->pid, err.text, caught->arrived);
-	struct hl_tracked *tracked = find_running(collector, caught->pid);
-	if (tracked) {
-		tracked->arrived = caught->arrived;
-		collector->unrecorded.arrived += caught->arrived;
-	}
-	free(caught);
-	return true;
-}
-
-/* A pid that says hello again has begun another program. */
-static void greet(struct hl_collector *collector, const struct hl_caller *caller,
-		  const struct hl_hello *hello)
-{
-	struct hl_tracked *before = find_running(collector, caller->pid), *tracked = NULL;
-	bool is_forked = hello->kind == HL_HELLO_FORK;
-
-	/* Asked before the answer, after which the new program may end, too, and its parent. */
-	if (before && !hl_tracked_check_end(before))
-		hl_tracked_set_end(before, HL_END_EXEC);
-	bool arrived = !is_forked && !before &&
-		       was_expected(collector, caller->pid, (pid_t)hl_identity_parent(caller->pid));
-	if (!is_forked && collector->settings.entering.catches &&
-	    has_caught(collector, caller, arrived)) {
-		if (before)
-			finish_process(collector, before);
-		return;
-	}
-	int r = welcome(collector, caller, hello, &tracked);
-	if (tracked) {
-		enter(collector, tracked, arrived);
-		hl_program_warnings_address_space(&collector->archive, &collector->settings.region,
-						  tracked, hello->address_space_limit);
-	} else {
-		hl_reception_answer(caller, -r, NULL);
-		refuse(collector, caller->pid, reason_of(-r), is_forked || arrived);
-	}
-	collector->unrecorded.fork_hellos += is_forked;
-	if (before)
-		finish_process(collector, before);
-}
-
-static void on_waiting(struct hl_collector *collector, struct waiting *waiting)
-{
-	if (waiting->caller.fd < 0)
-		return;
-	struct hl_hello hello;
-	int r = hl_reception_read_hello(&collector->reception, &waiting->caller, &hello);
-	if (r == -EAGAIN)
-		return;
-	if (r < 0)
-		collector->strangers++;
-	else if (collector->begun &&
-		 (collector->settings.region.follow || waiting->caller.pid == collector->program))
-		greet(collector, &waiting->caller, &hello);
-	else
-		hl_reception_answer(&waiting->caller, EPERM, NULL);
-	stop_waiting(waiting);
-}
-
-/*
- * Takes the next caller. The children of a server that has given up its privileges are of another
- * user. The name of our socket is public: strangers of other users must not take the places of
- * those who wait, whatever they would say.
- */
-static int take_caller(struct hl_collector *collector, struct hl_caller *ret_caller)
-{
-	int r = hl_reception_accept(&collector->reception, ret_caller);
-
-	if (r < 0 || !ret_caller->is_foreign || is_kin(collector, ret_caller->pid))
-		return r;
-	close(ret_caller->fd);
-	return -EPERM;
-}
-
-static void on_socket(struct hl_collector *collector)
-{
-	struct hl_caller caller;
-	int r = take_caller(collector, &caller);
-
-	collector->strangers += r == -EPERM;
-	if (r == -EMFILE) {
-		hl_archive_warn(&collector->archive,
-				"a process was not recorded: the collector ran out of file "
-				"descriptors (see ulimit -n)");
-		collector->summary.refused++;
-	}
-	if (r < 0)
-		return;
-	uint64_t index = 0;
-	while (index < WAITING_MAX && collector->waiting[index].caller.fd >= 0)
-		index++;
-	if (index == WAITING_MAX || watch(collector, caller.fd, EVENT_WAITING + index) < 0) {
-		close(caller.fd);
-		refuse(collector, caller.pid, reason_of(EPIPE), false);
-		return;
-	}
-	struct waiting *place = &collector->waiting[index];
-	place->caller = caller;
-	place->deadline_ns = hl_clock_ns(CLOCK_MONOTONIC) + HL_HELLO_WAIT_MS * UINT64_C(1000000);
-	on_waiting(collector, place);
-	if (place->caller.fd >= 0)
-		look_within(collector, HL_NS_PER_SECOND);
 }
 
 /* ---- the timer ---- */
@@ -742,7 +385,7 @@ static bool save_changed(struct hl_collector *collector)
 		/* What heapline brought into its memory is gone. */
 		if (!process->end_ns && process->attached && process->is_another) {
 			hl_tracked_set_end(process, HL_END_RUNNING);
-			finish_process(collector, process);
+			hl_collector_finish_process(collector, process);
 			any = true;
 		} else if (process->end_ns)
 			any |= save_last(collector, process) == 0;
@@ -762,24 +405,6 @@ static bool has_new(const struct hl_collector *collector)
 	return false;
 }
 
-/* Turns away those who have not said hello in time. Returns whether some still may. */
-static bool check_waiting(struct hl_collector *collector, uint64_t now_ns)
-{
-	bool any = false;
-
-	for (int i = 0; i < WAITING_MAX; i++) {
-		struct waiting *waiting = &collector->waiting[i];
-		if (waiting->caller.fd < 0)
-			continue;
-		any |= waiting->deadline_ns > now_ns;
-		if (waiting->deadline_ns > now_ns)
-			continue;
-		collector->strangers++;
-		stop_waiting(waiting);
-	}
-	return any;
-}
-
 static void on_timer(struct hl_collector *collector)
 {
 	uint64_t expirations;
@@ -788,7 +413,7 @@ static void on_timer(struct hl_collector *collector)
 		return;
 	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	hl_budget_attend(collector->budget);
-	uint64_t wait_ns = check_waiting(collector, now_ns) || has_new(collector)
+	uint64_t wait_ns = hl_collector_check_waiting(collector, now_ns) || has_new(collector)
 				   ? HL_NS_PER_SECOND
 				   : collector->settings.save_every_ns;
 	/* On a busy machine a program may begin later than its first save. */
@@ -796,7 +421,7 @@ static void on_timer(struct hl_collector *collector)
 	     process = process->next)
 		if (!process->end_ns && !hl_tracked_has_begun(process) &&
 		    now_ns - process->start_ns < HL_NS_PER_SECOND)
-			wait_ns = FIRST_SAVE_NS;
+			wait_ns = HL_FIRST_SAVE_NS;
 	bool is_due = now_ns >= collector->next_save_ns &&
 		      (now_ns >= collector->next_round_ns || has_new(collector));
 	if (collector->next_save_ns > now_ns && collector->next_save_ns - now_ns < wait_ns)
@@ -830,22 +455,22 @@ static void on_timer(struct hl_collector *collector)
 
 static void on_event(struct hl_collector *collector, uint64_t cookie)
 {
-	if (cookie >= EVENT_TRACKED) {
+	if (cookie >= HL_EVENT_TRACKED) {
 		struct hl_tracked *tracked = collector->tracked;
-		while (tracked && tracked->sequence != cookie - EVENT_TRACKED)
+		while (tracked && tracked->sequence != cookie - HL_EVENT_TRACKED)
 			tracked = tracked->next;
 		if (tracked && hl_tracked_check_end(tracked))
-			finish_process(collector, tracked);
-	} else if (cookie >= EVENT_WAITING)
-		on_waiting(collector, &collector->waiting[cookie - EVENT_WAITING]);
-	else if (cookie == EVENT_CONTROL)
+			hl_collector_finish_process(collector, tracked);
+	} else if (cookie >= HL_EVENT_WAITING)
+		hl_collector_on_waiting(collector, &collector->waiting[cookie - HL_EVENT_WAITING]);
+	else if (cookie == HL_EVENT_CONTROL)
 		hl_control_dispatch(collector->control);
-	else if (cookie == EVENT_HEEDED)
+	else if (cookie == HL_EVENT_HEEDED)
 		collector->ready(collector->ready_context);
-	else if (cookie == EVENT_TIMER)
+	else if (cookie == HL_EVENT_TIMER)
 		on_timer(collector);
 	else
-		on_socket(collector);
+		hl_collector_on_socket(collector);
 }
 
 void hl_collector_dispatch(struct hl_collector *collector)
@@ -856,7 +481,7 @@ void hl_collector_dispatch(struct hl_collector *collector)
 	for (int i = 0; i < EVENTS_PER_DISPATCH || collector->caught; i++) {
 		if (epoll_wait(collector->epoll_fd, &event, 1, 0) == 1)
 			on_event(collector, event.data.u64);
-		else if (!enter_caught(collector))
+		else if (!hl_collector_enter_caught(collector))
 			return;
 	}
 }

@@ -336,9 +336,9 @@ def run_newcomer():
 
 
 def check_arm64(tally):
-    """Records programs of aarch64 by qemu-user; heapline of the part gcc reads the recordings too, if it is there."""
+    """Runs tests for aarch64 by qemu-user, and in a booted machine; heapline of the part gcc reads the recordings too, if it is there."""
     started = time.monotonic()
-    print(f"\n== {ARM64}: cross build for aarch64, known answers by qemu-user", flush=True)
+    print(f"\n== {ARM64}: cross build for aarch64, its tests and recorded programs by qemu", flush=True)
     other = BUILDS / "gcc" / "heapline"
     done = run([str(TREE / "scripts/check_arm64.sh"), str(BUILDS / ARM64), *([str(other)] if other.exists() else [])],
                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -47,6 +47,7 @@ for name in known_answer ledger stacks; do compile ${name}_signed -mbranch-prote
 compile streaming "$tree/tests/e2e/streaming.c"
 status=0
 HL_BUILD=$build HL_PROGRAMS=$programs HL_ARM64_ROOT=$root HL_OTHER_HEAPLINE=${2:-} run python3 "$tree/tests/e2e/test_aarch64.py" || status=$?
+run python3 "$tree/tests/emulated.py" "$build" || status=$?
 # A booted machine; of this one its programs see nothing but the console.
 HL_BUILD=$build HL_PROGRAMS=$programs HL_ARM64_ROOT=$root python3 "$tree/tests/e2e/test_aarch64_machine.py" || [[ $? == 77 ]] || status=1
 exit $status

@@ -110,9 +110,11 @@ static hl_rule rule_of_padding(uint64_t pc)
 {
 	uint64_t begin = pc, end = pc;
 
-	while (pc - begin < 64 && rule_in_memory(&searched, begin - 1) == HL_RULE_NONE)
+	while (pc - begin < 64 && begin > (uint64_t)searched.dlfo_map_start &&
+	       rule_in_memory(&searched, begin - 1) == HL_RULE_NONE)
 		begin--;
-	while (end - pc < 64 && rule_in_memory(&searched, end) == HL_RULE_NONE)
+	while (end - pc < 64 && end < (uint64_t)searched.dlfo_map_end &&
+	       rule_in_memory(&searched, end) == HL_RULE_NONE)
 		end++;
 	hl_rule next = rule_in_memory(&searched, end);
 	return hl_instructions_are_padding((const uint8_t *)begin, end - begin) &&
@@ -149,12 +151,15 @@ static void assert_same_rules(const void *function)
 	close(fd);
 	assert_true(table.has_rows);
 	assert_int_equal(table.low + bias, (uint64_t)searched.dlfo_map_start);
-	assert_int_equal(table.high + bias, (uint64_t)searched.dlfo_map_end);
+	/* Of one segment alone where others do not follow it at once, as in files for pages of 64 KiB. */
+	assert_true(table.high + bias >= (uint64_t)searched.dlfo_map_end);
 	uint64_t code = table.code_low + bias, size = table.code_high - table.code_low;
 	for (uint64_t i = 0; i < size; i += i < 16384 ? 1 : 97) {
 		hl_rule found = hl_code_table_rule(&table, table.code_low + i);
-		/* By a section, which the recorder does not see. */
-		bool is_stub = HL_RULE_STUB != HL_RULE_NONE && found == HL_RULE_STUB;
+		/* By a section, which the recorder does not see; or before it. */
+		bool is_stub = HL_RULE_STUB != HL_RULE_NONE &&
+			       (found == HL_RULE_STUB ||
+				hl_code_table_rule(&table, table.code_low + i + 1) == HL_RULE_STUB);
 		if (!is_stub && found != recorders_rule(code + i))
 			fail_msg("at %#lx of '%s': %#lx instead of %#lx", table.code_low + i, name,
 				 found, recorders_rule(code + i));
@@ -336,9 +341,12 @@ static void read_debug_frames(const char *kind, struct hl_code_table *ret_table)
 	assert_int_equal(system(command), 0);
 	snprintf(command, sizeof(command), "%s/f.so", path);
 	int fd = open(command, O_RDONLY | O_CLOEXEC);
-	assert_int_equal(hl_code_table_read(fd, 0, ret_table), 0);
+	int r = hl_code_table_read(fd, 0, ret_table);
 	close(fd);
 	assert_int_equal(remove_temporary(path), 0);
+	if (r == -ENOEXEC)
+		skip(); /* the compiler here is one for another machine */
+	assert_int_equal(r, 0);
 }
 
 static void compressed_debug_frames_have_the_same_rows(void **state)
@@ -392,7 +400,7 @@ static void what_is_no_elf_file_for_this_machine_is_refused(void **state)
 	file.bytes[EI_CLASS] = ELFCLASS32;
 	assert_int_equal(hl_code_table_read(file.fd, 0, &table), -ENOEXEC);
 	file.bytes[EI_CLASS] = ELFCLASS64;
-	((Elf64_Ehdr *)file.bytes)->e_machine = EM_AARCH64;
+	((Elf64_Ehdr *)file.bytes)->e_machine = EM_RISCV;
 	assert_int_equal(hl_code_table_read(file.fd, 0, &table), -ENOEXEC);
 	memcpy(file.bytes, "#!/b", 4);
 	assert_int_equal(hl_code_table_read(file.fd, 0, &table), -ENOEXEC);

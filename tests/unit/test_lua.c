@@ -242,9 +242,7 @@ static void look(const struct hl_script_caller *caller)
 
 static void *allocate(void *context, void *block, size_t old_bytes, size_t bytes)
 {
-	const uint64_t *saved = HL_SAVED_HERE();
-	const uint64_t *frame = __builtin_frame_address(0);
-	struct hl_registers registers = {frame[1], (uint64_t)(frame + 2), frame[0]};
+	HL_LUA_CALLER_HERE(&reader, registers, saved);
 	struct hl_script_caller caller = {.registers = &registers, .saved = saved};
 
 	(void)context, (void)old_bytes;
@@ -526,9 +524,7 @@ static bool find_maker(uint64_t block, struct hl_script_frame *ret_frame)
 
 static void *allocate_noting(void *context, void *block, size_t old_bytes, size_t bytes)
 {
-	const uint64_t *saved = HL_SAVED_HERE();
-	const uint64_t *frame = __builtin_frame_address(0);
-	struct hl_registers registers = {frame[1], (uint64_t)(frame + 2), frame[0]};
+	HL_LUA_CALLER_HERE(&reader, registers, saved);
 	struct hl_script_caller caller = {.registers = &registers, .saved = saved};
 	struct hl_script_frame frames[LEVELS_MAX];
 	bool truncated = false;

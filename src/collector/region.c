@@ -21,7 +21,7 @@
 
 bool hl_time_stamps_are_clock(const char *path)
 {
-	static const char *const sources[] = HL_MACHINE_CLOCK_SOURCES;
+	static const char *const sources[] = {HL_MACHINE_CLOCK_SOURCES};
 	char text[64] = "";
 
 	int fd = open(path, O_RDONLY | O_CLOEXEC);

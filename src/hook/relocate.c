@@ -113,6 +113,17 @@ void hl_move_put(struct hl_move *move, const void *bytes, size_t count)
 	moved->code_bytes = (uint8_t)(moved->code_bytes + count);
 }
 
+/* All is written: the distances of inner jumps are known. */
+static void put_inner_jumps(struct hl_move *move)
+{
+	for (unsigned i = 0; i < move->inner_jump_count; i++) {
+		uint8_t field = move->inner_jumps[i].field;
+		int32_t distance = move->moved.twin[move->inner_jumps[i].target] -
+				   (field + (int32_t)sizeof(distance));
+		memcpy(move->moved.code + field, &distance, sizeof(distance));
+	}
+}
+
 int hl_relocate(const uint8_t *code, size_t code_bytes, uint64_t address, uint64_t function_bytes,
 		uint64_t trampoline, struct hl_relocated *ret_relocated, struct hl_error *err)
 {
@@ -152,7 +163,7 @@ int hl_relocate(const uint8_t *code, size_t code_bytes, uint64_t address, uint64
 	if (move.is_full)
 		return hl_move_refuse(
 			&move, "its first instructions are too long where they would be moved");
-	hl_move_end(&move);
+	put_inner_jumps(&move);
 	*ret_relocated = *moved;
 	return 0;
 }
@@ -172,4 +183,17 @@ size_t hl_relocate_first(const uint8_t *code, size_t code_bytes, uint64_t addres
 	    find_jump_back(&move, instruction.bytes))
 		return 0;
 	return instruction.bytes;
+}
+
+size_t hl_relocate_way(uint64_t at, int32_t stack_bytes, uint64_t hook,
+		       uint8_t ret_code[HL_WAY_MAX])
+{
+	static const uint8_t far[] = {HL_FAR_JUMP};
+	size_t used = stack_bytes ? hl_relocate_undo(stack_bytes, ret_code) : 0;
+
+	if (hl_relocate_jump(at + used, hook, ret_code + used) == 0)
+		return used + HL_PATCH_BYTES;
+	memcpy(ret_code + used, far, sizeof(far));
+	memcpy(ret_code + used + sizeof(far), &hook, sizeof(hook));
+	return used + sizeof(far) + sizeof(hook);
 }

@@ -22,7 +22,7 @@ struct hl_move {
 	struct hl_relocated moved;
 
 	struct {
-		uint8_t field;	/* offset in the trampoline of a distance that is not known yet */
+		uint8_t field; /* offset in the trampoline of a distance of 32 bits, not known yet */
 		uint8_t target; /* offset in the entry */
 	} inner_jumps[HL_INNER_JUMPS_MAX];
 	unsigned inner_jump_count;
@@ -70,11 +70,11 @@ bool hl_instruction_decode(const uint8_t *code, size_t bytes, uint64_t address,
  * to the hook has undone ${ret_stack_bytes}. */
 bool hl_instruction_can_be_undone(const uint8_t *code, size_t bytes, int32_t *ret_stack_bytes);
 
+/* Writes what undoes ${stack_bytes}; its bytes. */
+size_t hl_relocate_undo(int32_t stack_bytes, uint8_t *ret_code);
+
 /* Writes the instruction ${at} bytes into the entry. 0, or what hl_move_refuse() returns. */
 int hl_move_instruction(struct hl_move *move, size_t at);
 
 /* Writes a jump. */
 void hl_move_jump(struct hl_move *move, uint64_t target);
-
-/* All is written: the distances of inner jumps are known. */
-void hl_move_end(struct hl_move *move);

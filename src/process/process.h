@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "process/registers.h"
+#include "process/thread_registers.h"
 
 #include <limits.h>
 #include <stdbool.h>

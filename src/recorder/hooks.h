@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/compiler.h"
-#include "unwind/registers.h"
+#include "unwind/unwind.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,7 +34,7 @@ void hl_hooks_mapping_record(bool wanted);
 
 /*
  * The hook's caller, as hl_walk_capture() wants it. For functions compiled with a frame pointer,
- * see unwind/registers.h.
+ * see unwind/unwind.h.
  */
 #define HL_CALLER HL_CALLER_AT(HL_CALLER_SP, HL_CALLER_BP)
 

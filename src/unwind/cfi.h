@@ -205,10 +205,21 @@ struct hl_cfi_value {
 	};
 };
 
+/* Registers whose saved places the call frame machine tracks; the others are skipped over. First those of enum hl_saved_register. */
+enum hl_cfi_tracked {
+	HL_CFI_BP = HL_SAVED_FRAME,
+	HL_CFI_SP = HL_SAVED_COUNT,
+	HL_CFI_RA,
+	HL_CFI_TRACKED,
+};
+
 struct hl_cfi_state {
 	struct hl_cfi_value cfa;
 	struct hl_cfi_value saved[HL_CFI_TRACKED];
 };
+
+/* Index into hl_cfi_state.saved of a DWARF register number; -1 when it is not tracked. */
+int hl_cfi_tracked(uint64_t dwarf_register);
 
 /* ---- program ---- */
 

@@ -80,9 +80,16 @@ static int advance_by(struct machine *machine, uint64_t delta)
 	return advance_to(machine, machine->location + delta * machine->fde->cie->code_align);
 }
 
+int hl_cfi_tracked(uint64_t dwarf_register)
+{
+	static const uint8_t by_dwarf[] = {HL_CFI_BY_DWARF};
+
+	return dwarf_register < sizeof(by_dwarf) ? by_dwarf[dwarf_register] - 1 : -1;
+}
+
 static void set_saved(struct machine *machine, uint64_t reg, struct hl_cfi_value value)
 {
-	int tracked = hl_arch_tracked(reg);
+	int tracked = hl_cfi_tracked(reg);
 
 	if (tracked >= 0)
 		machine->now.saved[tracked] = value;
@@ -100,7 +107,7 @@ static void set_saved_offset(struct machine *machine, uint64_t reg, int64_t offs
 
 static void restore(struct machine *machine, uint64_t reg)
 {
-	int tracked = hl_arch_tracked(reg);
+	int tracked = hl_cfi_tracked(reg);
 
 	if (tracked >= 0)
 		machine->now.saved[tracked] = machine->initial.saved[tracked];

@@ -110,6 +110,9 @@ static inline bool hl_arch_uses_bp(hl_rule rule)
 	       kind == HL_RULE_OTHER_STACK || hl_rule_bp_of(rule) == HL_BP_AT_BP;
 }
 
+/* The code at a module's entry point, where nothing lies outward: the loader's has no rules. */
+#define HL_ENTRY_CODE_BYTES 128u
+
 /* A frame pointer farther away is a register put to other use, or one of another stack. */
 #define HL_FRAME_POINTER_REACH (UINT64_C(512) << 10)
 
@@ -165,9 +168,6 @@ struct hl_rule_expression {
 bool hl_rule_read_expression(const struct hl_cfi_value *value, struct hl_rule_expression *ret);
 
 /* ---- unwind/arch.c of the machine ---- */
-
-/* Index into hl_cfi_state.saved of a DWARF register number; -1 when it is not tracked. */
-int hl_arch_tracked(uint64_t dwarf_register);
 
 /* Packs a state; "not supported" when the layout has no place for it. */
 hl_rule hl_arch_rule(const struct hl_cfi_state *state, bool is_signal_frame);

@@ -7,8 +7,6 @@
 
 #include <assert.h>
 
-static const uint8_t tracked[HL_SAVED_COUNT] = HL_SAVED_TRACKED;
-
 static bool find_function(struct hl_unwind *unwind, uint64_t pc,
 			  struct hl_cfi_function *ret_function)
 {
@@ -53,7 +51,7 @@ static void note_words(struct hl_saved_row *row, const struct hl_cfi_state *stat
 	if (return_word != NOWHERE)
 		row->return_word = return_word;
 	for (unsigned k = 0; k < HL_SAVED_COUNT; k++) {
-		const struct hl_cfi_value *saved = &state->saved[tracked[k]];
+		const struct hl_cfi_value *saved = &state->saved[k];
 		row->words[k] = word_of(saved);
 		if (saved->kind == HL_CFI_UNSPECIFIED || saved->kind == HL_CFI_SAME)
 			row->words[k] = 0;

@@ -189,6 +189,18 @@ struct hl_registers {
 	uint64_t bp; /* the caller's rbp */
 };
 
+/*
+ * The caller of a hook, for functions compiled with a frame pointer: there is the caller's frame pointer, then the return
+ * address; behind them is the caller's stack pointer after the return. ${frame} is that frame pointer. Unless the machine has
+ * others in unwind/registers.h.
+ */
+#ifndef HL_HOOK_SP
+#define HL_HOOK_SP(frame)     ((frame) + 16)
+#define HL_HOOK_BP(frame)     (*(uint64_t *)(frame))
+#define HL_HOOK_PC(sp, bp)    (((const uint64_t *)(sp))[-1])
+#define HL_HOOK_OUTER(sp, bp) (bp)
+#endif
+
 /* Forgets the last walk, and notes where the stack of the calling thread begins: of the process'
  * main thread or not. A walk without it knows no stack to be the thread's own. */
 void hl_walk_begin(struct hl_walk *walk, bool is_main);

@@ -99,8 +99,8 @@ static void rules_that_are_not_known_are_refused(void **state)
 	assert_int_equal(RULE(0, 0x0c, 19, 16), HL_RULE_UNSUPPORTED);		/* CFA by x19 */
 	assert_int_equal(RULE(0, 0x0e, 16, 0x09, 30, 17), HL_RULE_UNSUPPORTED); /* x30 in x17 */
 	assert_int_equal(RULE(0, 0x0e, 12, 0x9e, 1), HL_RULE_UNSUPPORTED);	/* not a word */
-	assert_int_equal(hl_arch_tracked(28), HL_CFI_X19 + 9);
-	assert_int_equal(hl_arch_tracked(34), -1); /* RA_SIGN_STATE */
+	assert_int_equal(hl_cfi_tracked(28), HL_SAVED_X19 + 9);
+	assert_int_equal(hl_cfi_tracked(34), -1); /* RA_SIGN_STATE */
 }
 
 static enum hl_arch_outcome step(hl_rule rule, struct hl_arch_frame *frame, uint64_t *context)

@@ -28,7 +28,7 @@
 #define STATIC_TLS_BYTES (UINT64_C(1) << 20)
 
 /* Those that a function leaves as its caller had them. */
-static const unsigned kept_registers[] = HL_DWARF_KEPT;
+static const unsigned kept_registers[] = {HL_DWARF_KEPT};
 #define KEPT_COUNT HL_COUNT_OF(kept_registers)
 
 struct symbol {
@@ -439,7 +439,8 @@ static bool set_registers(Dwfl_Thread *thread, void *context)
 
 	struct hl_thread_registers from = ((const struct hl_root_thread *)context)->registers;
 
-	hl_thread_registers_by_dwarf(&from, registers);
+	for (unsigned i = 0; i < HL_DWARF_REGISTERS; i++)
+		registers[i] = ((const uint64_t *)&from)[hl_dwarf_word(i)];
 	dwfl_thread_state_register_pc(thread, *hl_thread_registers_pc(&from));
 	return dwfl_thread_state_registers(thread, 0, HL_DWARF_REGISTERS, registers);
 }
@@ -692,10 +693,9 @@ Dwarf *hl_root_names_dwarf(struct hl_root_names *names, size_t module, uint64_t 
 int hl_root_names_find_register(struct hl_root_names *names, size_t thread, uint64_t sp,
 				unsigned number, struct hl_root_name *ret_name)
 {
-	static const size_t words[KEPT_COUNT] = HL_KEPT_WORDS;
-
 	for (size_t i = 0; i < KEPT_COUNT; i++)
-		if (words[i] == number && names->of_registers[thread * KEPT_COUNT + i].start) {
+		if (hl_dwarf_word(kept_registers[i]) == number &&
+		    names->of_registers[thread * KEPT_COUNT + i].start) {
 			*ret_name = names->of_registers[thread * KEPT_COUNT + i];
 			return 0;
 		}

@@ -5,10 +5,7 @@
 #include <stdbool.h>
 
 /* Of the kernel, which reckon from the same counter. */
-#define HL_MACHINE_CLOCK_SOURCES     \
-	{                            \
-		"arch_sys_counter\n" \
-	}
+#define HL_MACHINE_CLOCK_SOURCES "arch_sys_counter\n"
 
 /* Whether it runs at one rate at all times: the architecture says so. */
 static inline bool hl_machine_clock_is_steady(void)

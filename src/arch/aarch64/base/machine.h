@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * aarch64 as every part sees it: addresses, the order of loads and stores, the clock, the thread pointer.
- * src/arch/x86_64 has the same names.
- */
+/* aarch64 as every part sees it: addresses, the order of loads and stores, the clock, the thread pointer. */
 #pragma once
 
 #include <elf.h>

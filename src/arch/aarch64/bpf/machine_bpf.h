@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What aarch64 has for the loaders of BPF programs. src/arch/x86_64 has the same names. */
+/* What aarch64 has for the loaders of BPF programs. */
 #pragma once
 
 #include "base/error.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Registers of aarch64 as BPF programs see them: those of user space, what functions are called with, and what a walk of the
- * stack begins with. src/arch/x86_64 has the same names.
+ * stack begins with.
  */
 #pragma once
 

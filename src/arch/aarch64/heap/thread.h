@@ -2,7 +2,7 @@
 /*
  * Where a thread of aarch64 keeps what: the dtv's address lies at the thread pointer, static thread-local storage above it, and
  * glibc's struct pthread below. That has no word with its own address, so it is known by one that all have: how far two members
- * of a mutex are from each other, in the head of its list of robust mutexes. src/arch/x86_64 has the same names.
+ * of a mutex are from each other, in the head of its list of robust mutexes.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What entering a process needs to know of aarch64. src/arch/x86_64 has the same names. */
+/* What entering a process needs to know of aarch64. */
 #pragma once
 
 #include "base/machine.h"
@@ -36,7 +36,8 @@ static const uint8_t hl_gadgets_planted[] = {0x01, 0,	 0,    0xd4, 0xc0, 0x03, 0
 
 /* ---- patches ---- */
 
-#define HL_PATCH_BYTES	    4u /* b */
+#define HL_PATCH_BYTES	    4u				       /* b */
+#define HL_FAR_JUMP	    0x50, 0, 0, 0x58, 0, 2, 0x1f, 0xd6 /* ldr x16, of the word behind it; br x16 */
 #define HL_ENTRY_MAX	    4u
 #define HL_TRAMPOLINE_MAX   40u
 #define HL_WAY_MAX	    24u

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #define RET_X16 UINT32_C(0xd65f0200) /* wants no landing pad where it leads to, unlike br */
-#define BR_X16	UINT32_C(0xd61f0200)
 #define PACIASP UINT32_C(0xd503233f)
 #define PACIBSP UINT32_C(0xd503237f)
 #define AUTIASP UINT32_C(0xd50323bf)
@@ -161,11 +160,6 @@ bool hl_instruction_can_be_undone(const uint8_t *code, size_t bytes, int32_t *re
 	return true;
 }
 
-void hl_move_end(struct hl_move *move)
-{
-	(void)move; /* one instruction has no jump to another */
-}
-
 int hl_relocate_jump(uint64_t address, uint64_t hook, uint8_t ret_code[HL_PATCH_BYTES])
 {
 	uint32_t word = branch(address, hook);
@@ -176,19 +170,12 @@ int hl_relocate_jump(uint64_t address, uint64_t hook, uint8_t ret_code[HL_PATCH_
 	return 0;
 }
 
-size_t hl_relocate_way(uint64_t at, int32_t stack_bytes, uint64_t hook,
-		       uint8_t ret_code[HL_WAY_MAX])
+size_t hl_relocate_undo(int32_t stack_bytes, uint8_t *ret_code)
 {
-	static const uint32_t far[] = {LITERAL | 2 << 5 | 16, BR_X16};
 	uint32_t undo = stack_bytes == UNDO_PACIASP   ? AUTIASP
 			: stack_bytes == UNDO_PACIBSP ? AUTIBSP
 						      : ADD_SP | (uint32_t)stack_bytes << 10;
-	size_t used = stack_bytes ? HL_WORD_BYTES : 0;
 
 	memcpy(ret_code, &undo, sizeof(undo));
-	if (hl_relocate_jump(at + used, hook, ret_code + used) == 0)
-		return used + HL_PATCH_BYTES;
-	memcpy(ret_code + used, far, sizeof(far));
-	memcpy(ret_code + used + sizeof(far), &hook, sizeof(hook));
-	return used + sizeof(far) + sizeof(hook);
+	return sizeof(undo);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The registers of another process' thread, of aarch64: as ptrace gives them, and as core files hold them. All are words
- * that may point at blocks. src/arch/x86_64 has the same names.
+ * that may point at blocks.
  */
 #pragma once
 
@@ -23,23 +23,14 @@ struct hl_thread_registers {
 	uint64_t mark; /* bits of the program counter, which has none in pc: see process/call.h */
 };
 
+/* Members, see process/thread_registers.h. */
+#define HL_REGISTER_SP	   sp
+#define HL_REGISTER_PC	   pc
+#define HL_REGISTER_THREAD thread
+#define HL_REGISTER_RESULT x[0]
+
 #define HL_RED_ZONE_BYTES 0u
 #define HL_PC_MARK	  (UINT64_C(1) << 56) /* the processor takes bits 0 to 55 */
-
-static inline uint64_t hl_thread_registers_sp(const struct hl_thread_registers *registers)
-{
-	return registers->sp;
-}
-
-static inline uint64_t *hl_thread_registers_pc(struct hl_thread_registers *registers)
-{
-	return &registers->pc;
-}
-
-static inline uint64_t hl_thread_registers_thread(const struct hl_thread_registers *registers)
-{
-	return registers->thread;
-}
 
 /* Of a stopped thread. Negative with errno: it has ended. The kernel settles an interrupted call before a tracer sees the
  * thread: it stands at the instruction again, or behind it with the error. */
@@ -74,16 +65,11 @@ static inline long hl_thread_registers_write(pid_t tid, const struct hl_thread_r
 	return r < 0 ? r : ptrace(PTRACE_SETREGSET, tid, NT_ARM_SYSTEM_CALL, &call);
 }
 
-/* The system call whose end a tracer may still change, or -1; and what it returns. */
+/* The system call whose end a tracer may still change, or -1. */
 static inline int64_t hl_thread_registers_call(const struct hl_thread_registers *registers)
 {
 	(void)registers;
 	return -1;
-}
-
-static inline uint64_t *hl_thread_registers_result(struct hl_thread_registers *registers)
-{
-	return &registers->x[0];
 }
 
 static inline bool hl_thread_registers_in_call(const struct hl_thread_registers *registers)
@@ -101,19 +87,10 @@ static inline bool hl_thread_registers_is_scratch(size_t word)
  * caller had them. libdw expects the program counter behind them. */
 #define HL_DWARF_SP	   31
 #define HL_DWARF_REGISTERS 32
-#define HL_DWARF_KEPT                                      \
-	{                                                  \
-		19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29 \
-	}
+#define HL_DWARF_KEPT	   19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29
 
-static inline void hl_thread_registers_by_dwarf(const struct hl_thread_registers *from,
-						uint64_t ret_registers[HL_DWARF_REGISTERS])
+/* Which word of the registers the one with DWARF number ${number} is. */
+static inline size_t hl_dwarf_word(unsigned number)
 {
-	__builtin_memcpy(ret_registers, from, HL_DWARF_REGISTERS * sizeof(*ret_registers));
+	return number;
 }
-
-/* The words of those that are kept, in the order above. */
-#define HL_KEPT_WORDS                                      \
-	{                                                  \
-		19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29 \
-	}

@@ -5,29 +5,7 @@
 #include "base/machine.h"
 #include "unwind/saved.h"
 
-/* DWARF for the Arm 64-bit Architecture, section 4.1. */
-enum dwarf_register {
-	DWARF_X19 = 19,
-	DWARF_X28 = 28,
-};
-
 #define FAR_FROM_CFA (-16384) /* in rules there are 12 bits for it, of words */
-
-int hl_arch_tracked(uint64_t dwarf_register)
-{
-	if (dwarf_register >= DWARF_X19 && dwarf_register <= DWARF_X28)
-		return HL_CFI_X19 + (int)(dwarf_register - DWARF_X19);
-	switch (dwarf_register) {
-	case HL_ARCH_BP_REGISTER:
-		return HL_CFI_BP;
-	case HL_ARCH_RETURN_REGISTER:
-		return HL_CFI_RA;
-	case HL_ARCH_SP_REGISTER:
-		return HL_CFI_SP;
-	default:
-		return -1;
-	}
-}
 
 /* The offset is that of x29, or of x30 where x29 is the caller's. */
 hl_rule hl_arch_rule(const struct hl_cfi_state *state, bool is_signal_frame)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What unwinding on aarch64 is: the parts of rules, how a plain one steps out of a frame, contexts of signals. Each
- * machine has these names.
+ * What unwinding on aarch64 is: the parts of rules, how a plain one steps out of a frame, contexts of signals.
  *
  * A call leaves its return address in x30, which a function that calls others stores beside x29, as a frame record, at any
  * place of its frame. In a rule, extra is the distance from the saved x29 to the saved x30 in words; where x29 is not saved,
@@ -58,9 +57,6 @@ static inline uint64_t hl_arch_call_target(uint64_t at)
 
 	return word >> 26 == 0x25 ? at + (uint64_t)(int64_t)((int32_t)(word << 6) >> 4) : 0;
 }
-
-/* The code at a module's entry point, where nothing lies outward: the loader's has no rules. */
-#define HL_ENTRY_CODE_BYTES 128u
 
 /* Without branches: which of the cases a frame is cannot be predicted. */
 static inline struct hl_arch_plain hl_arch_plain_step(hl_rule rule, uint64_t sp, uint64_t bp)

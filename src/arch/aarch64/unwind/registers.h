@@ -4,15 +4,6 @@
 
 #include <stdint.h>
 
-/* Registers whose saved places the call frame machine tracks; the others are skipped over. */
-enum hl_cfi_tracked {
-	HL_CFI_BP, /* x29 */
-	HL_CFI_SP,
-	HL_CFI_RA,  /* x30 */
-	HL_CFI_X19, /* and on, up to x28 */
-	HL_CFI_TRACKED = HL_CFI_X19 + 10,
-};
-
 /* The registers that a function keeps for its caller, x19 to x28; x29 last, which hooks get another way. */
 enum hl_saved_register {
 	HL_SAVED_X19,
@@ -20,13 +11,11 @@ enum hl_saved_register {
 	HL_SAVED_COUNT,
 };
 
-/* Of each of them the other number. */
-#define HL_SAVED_TRACKED                                                                    \
-	{                                                                                   \
-		HL_CFI_X19, HL_CFI_X19 + 1, HL_CFI_X19 + 2, HL_CFI_X19 + 3, HL_CFI_X19 + 4, \
-			HL_CFI_X19 + 5, HL_CFI_X19 + 6, HL_CFI_X19 + 7, HL_CFI_X19 + 8,     \
-			HL_CFI_X19 + 9, HL_CFI_BP,                                          \
-	}
+/* enum hl_cfi_tracked by numbers in DWARF (DWARF for the Arm 64-bit Architecture, section 4.1): one more; 0: not tracked. */
+#define HL_CFI_BY_DWARF                                                                           \
+	[19] = HL_SAVED_X19 + 1, HL_SAVED_X19 + 2, HL_SAVED_X19 + 3, HL_SAVED_X19 + 4,            \
+	HL_SAVED_X19 + 5, HL_SAVED_X19 + 6, HL_SAVED_X19 + 7, HL_SAVED_X19 + 8, HL_SAVED_X19 + 9, \
+	HL_SAVED_X19 + 10, [29] = HL_SAVED_FRAME + 1, HL_CFI_RA + 1, HL_CFI_SP + 1
 
 /* The first ten as they were when the function was entered: the compiler saves them where it likes, so they are unknown. */
 #define HL_SAVED_HERE() ((const uint64_t *)NULL)
@@ -37,13 +26,7 @@ enum hl_saved_register {
 /* From a frame's CFA to its return address, in words; 0: that depends on the function. */
 #define HL_SAVED_RETURN_WORD 0
 
-#ifdef HL_ATTACHED
-/* In the image ${frame} is that of a stub, which has its frame record at the end of its frame: see recorder/image/stubs.S. */
-#define HL_HOOK_SP(frame)     ((frame) + 16)
-#define HL_HOOK_BP(frame)     (*(uint64_t *)(frame))
-#define HL_HOOK_PC(sp, bp)    (((const uint64_t *)(sp))[-1])
-#define HL_HOOK_OUTER(sp, bp) (bp)
-#else
+#ifndef HL_ATTACHED /* the stubs of the image have their frame records at the end of their frames */
 /*
  * The caller of a hook, for functions compiled with a frame pointer, which lives until the last of these is used: [x29]
  * is the caller's x29 and [x29 + 8] the return address. Where the caller's stack pointer is depends on the function.

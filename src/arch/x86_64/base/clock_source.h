@@ -6,10 +6,7 @@
 #include <stdbool.h>
 
 /* Of the kernel, which reckon from the same counter. The latter two in virtual machines. */
-#define HL_MACHINE_CLOCK_SOURCES                                        \
-	{                                                               \
-		"tsc\n", "kvm-clock\n", "hyperv_clocksource_tsc_page\n" \
-	}
+#define HL_MACHINE_CLOCK_SOURCES "tsc\n", "kvm-clock\n", "hyperv_clocksource_tsc_page\n"
 
 /* Whether it runs at one rate at all times. Advanced power management: AMD64 Architecture Programmer's Manual, volume 3, appendix E. */
 static inline bool hl_machine_clock_is_steady(void)

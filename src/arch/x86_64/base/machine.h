@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * x86-64 as every part sees it: addresses, the order of loads and stores, the clock, the thread pointer.
- * src/arch/aarch64 has the same names.
- */
+/* x86-64 as every part sees it: addresses, the order of loads and stores, the clock, the thread pointer. */
 #pragma once
 
 #include <elf.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What x86-64 has for the loaders of BPF programs. src/arch/aarch64 has the same names. */
+/* What x86-64 has for the loaders of BPF programs. */
 #pragma once
 
 #include "base/error.h"

@@ -2,33 +2,15 @@
 /* Decodes the beginning of functions of x86-64 with Zydis; see bpf/probe.h. */
 #include "bpf/probe.h"
 
-#include <Zydis/Zydis.h>
+#include "base/instruction.h"
+
 #include <string.h>
 
 /* How much code may come before the probe: a known free() has 48 bytes. */
 #define SKIPPED_BYTES_MAX 64
 
-#define REGISTER_RSP 4
-#define REGISTER_RBP 5
-#define NO_REGISTER  (-1)
-
 /* The System V ABI's first integer arguments: rdi, rsi, rdx, rcx. */
 static const uint8_t abi_arguments[HL_PROBE_ARGUMENTS_MAX] = {7, 6, 2, 1};
-
-struct instruction {
-	ZydisDecodedInstruction decoded;
-	ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
-};
-
-static bool decode(const uint8_t *code, size_t bytes, struct instruction *ret_instruction)
-{
-	ZydisDecoder decoder;
-
-	return ZYAN_SUCCESS(ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64,
-					     ZYDIS_STACK_WIDTH_64)) &&
-	       ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, code, bytes, &ret_instruction->decoded,
-						   ret_instruction->operands));
-}
 
 /* As arch/x86/kernel/uprobes.c does it since Linux 4.16. Longer nops are emulated since 6.18 only,
  * and in the middle of a function they are replaced by a call, which older code may not survive. */
@@ -49,35 +31,23 @@ static bool is_emulated(const uint8_t *code, const ZydisDecodedInstruction *deco
 	return opcode == 0xe8 || opcode == 0xe9 || opcode == 0xeb || (opcode & 0xf0) == 0x70;
 }
 
-static int register_number(ZydisRegister name)
-{
-	ZydisRegister whole = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, name);
-
-	return ZydisRegisterGetClass(whole) == ZYDIS_REGCLASS_GPR64 ? ZydisRegisterGetId(whole)
-								    : NO_REGISTER;
-}
-
 /* Which registers hold each argument, as masks of register numbers. */
 struct argument_holders {
 	uint32_t masks[HL_PROBE_ARGUMENTS_MAX];
 	unsigned count;
 };
 
-static bool is_register_copy(const struct instruction *instruction)
+/*
+ * Whether the instruction may come before the probe: it goes on to the next one, writes no memory, and leaves both stack
+ * registers alone. Follows where the arguments are then.
+ */
+static bool skip(const struct hl_decoded *instruction, struct argument_holders *holders)
 {
-	return instruction->decoded.mnemonic == ZYDIS_MNEMONIC_MOV &&
-	       instruction->decoded.operand_width == 64 &&
-	       instruction->operands[0].type == ZYDIS_OPERAND_TYPE_REGISTER &&
-	       instruction->operands[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
-	       register_number(instruction->operands[0].reg.value) != NO_REGISTER &&
-	       register_number(instruction->operands[1].reg.value) != NO_REGISTER;
-}
+	const ZydisDecodedInstruction *decoded = &instruction->decoded;
+	const ZydisDecodedOperand *operands = instruction->operands;
+	uint32_t written = 0, source = 0; /* masks of registers */
 
-/* Whether the instruction goes on to the next one, writes no memory, and leaves both stack
- * registers alone. */
-static bool is_harmless(const struct instruction *instruction)
-{
-	switch (instruction->decoded.meta.category) {
+	switch (decoded->meta.category) {
 	case ZYDIS_CATEGORY_CALL:
 	case ZYDIS_CATEGORY_COND_BR:
 	case ZYDIS_CATEGORY_INTERRUPT:
@@ -89,63 +59,43 @@ static bool is_harmless(const struct instruction *instruction)
 	default:
 		break;
 	}
-	for (unsigned i = 0; i < instruction->decoded.operand_count; i++) {
-		const ZydisDecodedOperand *operand = &instruction->operands[i];
-		if (!(operand->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE))
+	for (unsigned i = 0; i < decoded->operand_count; i++) {
+		if (!(operands[i].actions & ZYDIS_OPERAND_ACTION_MASK_WRITE))
 			continue;
-		if (operand->type == ZYDIS_OPERAND_TYPE_MEMORY)
+		if (operands[i].type == ZYDIS_OPERAND_TYPE_MEMORY)
 			return false;
-		if (operand->type != ZYDIS_OPERAND_TYPE_REGISTER)
-			continue;
-		int number = register_number(operand->reg.value);
-		if (number == REGISTER_RSP || number == REGISTER_RBP)
-			return false;
+		written |= hl_registers_of(&operands[i]);
 	}
-	return true;
-}
-
-/* Whether the instruction may come before the probe; follows where the arguments are then. */
-static bool skip(const struct instruction *instruction, struct argument_holders *holders)
-{
-	uint32_t written = 0, source = 0; /* masks of registers */
-
-	if (!is_harmless(instruction))
+	if (written & (1u << HL_REGISTER_RSP | 1u << HL_REGISTER_RBP))
 		return false;
-	for (unsigned i = 0; i < instruction->decoded.operand_count; i++) {
-		const ZydisDecodedOperand *operand = &instruction->operands[i];
-		if (operand->type == ZYDIS_OPERAND_TYPE_REGISTER &&
-		    operand->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE &&
-		    register_number(operand->reg.value) != NO_REGISTER)
-			written |= UINT32_C(1) << register_number(operand->reg.value);
-	}
-	if (is_register_copy(instruction)) /* it holds what the source holds */
-		source = UINT32_C(1) << register_number(instruction->operands[1].reg.value);
-	for (unsigned i = 0; i < holders->count; i++)
+	if (decoded->mnemonic == ZYDIS_MNEMONIC_MOV && decoded->operand_width == 64 &&
+	    operands[1].type == ZYDIS_OPERAND_TYPE_REGISTER) /* it holds what the source holds */
+		source = hl_registers_of(&operands[1]);
+	for (unsigned i = 0; i < holders->count; i++) {
 		if (holders->masks[i] & source)
 			holders->masks[i] |= written;
 		else
 			holders->masks[i] &= ~written;
-	for (unsigned i = 0; i < holders->count; i++)
 		if (!holders->masks[i])
 			return false;
+	}
 	return true;
 }
 
 bool hl_probe_place_visit_branches(const uint8_t *code, size_t bytes,
 				   bool (*visit)(int64_t target, void *context), void *context)
 {
+	struct hl_decoded instruction;
+
 	for (size_t at = 0; at < bytes;) {
-		struct instruction instruction;
-		if (!decode(code + at, bytes - at, &instruction)) {
+		if (!hl_decode(code + at, bytes - at, at, &instruction)) {
 			at++; /* data in between, or the end is cut off */
 			continue;
 		}
 		at += instruction.decoded.length;
-		for (unsigned i = 0; i < instruction.decoded.operand_count_visible; i++)
-			if (instruction.operands[i].type == ZYDIS_OPERAND_TYPE_IMMEDIATE &&
-			    instruction.operands[i].imm.is_relative &&
-			    visit((int64_t)at + instruction.operands[i].imm.value.s, context))
-				return true;
+		if (hl_is_relative_branch(&instruction) &&
+		    visit((int64_t)hl_branch_target(&instruction), context))
+			return true;
 	}
 	return false;
 }
@@ -169,14 +119,14 @@ struct hl_probe_place hl_probe_place(const uint8_t *code, size_t bytes, unsigned
 {
 	struct hl_probe_place entry = {0};
 	struct argument_holders holders = {.count = argument_count};
-	struct instruction instruction;
+	struct hl_decoded instruction;
 
 	for (unsigned i = 0; i < argument_count; i++)
 		holders.masks[i] = UINT32_C(1) << abi_arguments[i];
 	say_holders(&holders, &entry);
 	for (uint32_t at = 0; at <= SKIPPED_BYTES_MAX && at < bytes;
 	     at += instruction.decoded.length) {
-		if (!decode(code + at, bytes - at, &instruction))
+		if (!hl_decode(code + at, bytes - at, at, &instruction))
 			break;
 		if (is_emulated(code + at, &instruction.decoded)) {
 			struct hl_probe_place place = {.offset = at, .emulated = true};

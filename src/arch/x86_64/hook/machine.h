@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What entering a process needs to know of x86-64. src/arch/aarch64 has the same names. */
+/* What entering a process needs to know of x86-64. */
 #pragma once
 
 #include "base/machine.h"
@@ -39,7 +39,8 @@ static const uint8_t hl_gadgets_planted[] = {0x0f, 0x05, 0xc3, 0x92, 0xc3, 0xb8,
 
 /* ---- patches ---- */
 
-#define HL_PATCH_BYTES	    5u /* jmp rel32 */
+#define HL_PATCH_BYTES	    5u			   /* jmp rel32 */
+#define HL_FAR_JUMP	    0xff, 0x25, 0, 0, 0, 0 /* jmp *(%rip), of the word behind it */
 #define HL_ENTRY_MAX	    24u
 #define HL_TRAMPOLINE_MAX   128u
 #define HL_WAY_MAX	    32u

@@ -2,7 +2,8 @@
 /* Rewrites the first instructions of a function for another address, with Zydis; see relocate.h. */
 #include "hook/relocate_move.h"
 
-#include <Zydis/Zydis.h>
+#include "base/instruction.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -13,62 +14,7 @@
 #define OPCODE_JMP_REL8	 0xeb
 #define PREFIX_ADDRESS	 0x67
 
-struct instruction {
-	ZydisDecodedInstruction decoded;
-	ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
-	uint64_t next; /* the address after it, where it stands in the function */
-};
-
-static bool decode(const uint8_t *code, size_t bytes, uint64_t address,
-		   struct instruction *ret_instruction)
-{
-	ZydisDecoder decoder;
-
-	if (ZYAN_FAILED(
-		    ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64)) ||
-	    ZYAN_FAILED(ZydisDecoderDecodeFull(&decoder, code, bytes, &ret_instruction->decoded,
-					       ret_instruction->operands)))
-		return false;
-	ret_instruction->next = address + ret_instruction->decoded.length;
-	return true;
-}
-
 /* ---- what may be moved ---- */
-
-static bool names_register(const ZydisDecodedOperand *operand, ZydisRegister name)
-{
-	ZydisRegister names[] = {operand->reg.value, ZYDIS_REGISTER_NONE};
-
-	if (operand->type == ZYDIS_OPERAND_TYPE_MEMORY) {
-		names[0] = operand->mem.base;
-		names[1] = operand->mem.index;
-	} else if (operand->type != ZYDIS_OPERAND_TYPE_REGISTER) {
-		return false;
-	}
-	for (unsigned i = 0; i < 2; i++)
-		if (ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, names[i]) == name)
-			return true;
-	return false;
-}
-
-/* Implicit operands too. */
-static bool uses_register(const struct instruction *instruction, ZydisRegister name)
-{
-	for (unsigned i = 0; i < instruction->decoded.operand_count; i++)
-		if (names_register(&instruction->operands[i], name))
-			return true;
-	return false;
-}
-
-static bool is_relative_branch(const struct instruction *instruction)
-{
-	return instruction->decoded.raw.imm[0].is_relative;
-}
-
-static uint64_t branch_target(const struct instruction *instruction)
-{
-	return instruction->next + (uint64_t)instruction->decoded.raw.imm[0].value.s;
-}
 
 static bool is_jcc(const ZydisDecodedInstruction *decoded)
 {
@@ -85,7 +31,7 @@ static bool is_loop(const ZydisDecodedInstruction *decoded)
 	       decoded->opcode >= OPCODE_LOOPNE && decoded->opcode <= OPCODE_JRCXZ;
 }
 
-static const char *why_fixed(const struct instruction *instruction)
+static const char *why_fixed(const struct hl_decoded *instruction)
 {
 	const ZydisDecodedInstruction *decoded = &instruction->decoded;
 	bool is_call = decoded->meta.category == ZYDIS_CATEGORY_CALL;
@@ -102,18 +48,18 @@ static const char *why_fixed(const struct instruction *instruction)
 	    decoded->mnemonic == ZYDIS_MNEMONIC_UD2)
 		return "it does not go on after its first instructions";
 	/* Processors disagree on what a branch of 16 bits is. */
-	if (is_relative_branch(instruction) &&
+	if (hl_is_relative_branch(instruction) &&
 	    (decoded->attributes & ZYDIS_ATTRIB_HAS_OPERANDSIZE ||
 	     !(is_call || is_jcc(decoded) || is_loop(decoded) ||
 	       decoded->mnemonic == ZYDIS_MNEMONIC_JMP)))
 		return "a branch among its first instructions is of a kind that cannot be moved";
 	/* The return address is pushed before the operand is read. */
-	if (is_call && !is_relative_branch(instruction) &&
+	if (is_call && !hl_is_relative_branch(instruction) &&
 	    (decoded->attributes & ZYDIS_ATTRIB_HAS_OPERANDSIZE ||
 	     decoded->meta.branch_type == ZYDIS_BRANCH_TYPE_FAR ||
-	     names_register(&instruction->operands[0], ZYDIS_REGISTER_RSP)))
+	     hl_registers_of(&instruction->operands[0]) >> HL_REGISTER_RSP & 1))
 		return "a call among its first instructions is of a kind that cannot be moved";
-	if (decoded->attributes & ZYDIS_ATTRIB_IS_RELATIVE && !is_relative_branch(instruction) &&
+	if (decoded->attributes & ZYDIS_ATTRIB_IS_RELATIVE && !hl_is_relative_branch(instruction) &&
 	    decoded->attributes & ZYDIS_ATTRIB_HAS_ADDRESSSIZE)
 		return "an address of 32 bits is among its first instructions";
 	return NULL;
@@ -122,25 +68,27 @@ static const char *why_fixed(const struct instruction *instruction)
 bool hl_instruction_decode(const uint8_t *code, size_t bytes, uint64_t address,
 			   struct hl_instruction *ret_instruction)
 {
-	struct instruction instruction;
+	struct hl_decoded instruction;
 
-	if (!decode(code, bytes, address, &instruction))
+	if (!hl_decode(code, bytes, address, &instruction))
 		return false;
 	const ZydisDecodedInstruction *decoded = &instruction.decoded;
 	bool is_call = decoded->meta.category == ZYDIS_CATEGORY_CALL;
 	bool is_trap = decoded->mnemonic == ZYDIS_MNEMONIC_INT3;
 	*ret_instruction = (struct hl_instruction){
-		.target = branch_target(&instruction),
+		.target = hl_branch_target(&instruction),
 		.why_fixed = why_fixed(&instruction),
 		.bytes = decoded->length,
-		.is_branch = is_relative_branch(&instruction),
+		.is_branch = hl_is_relative_branch(&instruction),
 		.is_call = is_call,
 		.is_end = is_call || decoded->meta.category == ZYDIS_CATEGORY_UNCOND_BR ||
 			  decoded->meta.category == ZYDIS_CATEGORY_RET,
 		.is_padding = is_trap || decoded->mnemonic == ZYDIS_MNEMONIC_NOP,
 		.is_trap = is_trap,
-		.uses_scratch = uses_register(&instruction, ZYDIS_REGISTER_R11),
 	};
+	for (unsigned i = 0; i < decoded->operand_count; i++) /* implicit ones too */
+		ret_instruction->uses_scratch |=
+			hl_registers_of(&instruction.operands[i]) >> HL_REGISTER_R11 & 1;
 	return true;
 }
 
@@ -174,7 +122,7 @@ static bool put_near_branch(struct hl_move *move, const uint8_t *opcode, size_t 
 
 void hl_move_jump(struct hl_move *move, uint64_t target)
 {
-	static const uint8_t near[] = {0xe9}, far[] = {0xff, 0x25, 0, 0, 0, 0}; /* jmp *(%rip) */
+	static const uint8_t near[] = {0xe9}, far[] = {HL_FAR_JUMP};
 
 	if (put_near_branch(move, near, sizeof(near), target))
 		return;
@@ -182,7 +130,7 @@ void hl_move_jump(struct hl_move *move, uint64_t target)
 	hl_move_put(move, &target, sizeof(target));
 }
 
-static void put_conditional(struct hl_move *move, const struct instruction *instruction)
+static void put_conditional(struct hl_move *move, const struct hl_decoded *instruction)
 {
 	uint8_t condition = instruction->decoded.opcode & 0x0f;
 	uint8_t near[] = {0x0f, (uint8_t)(OPCODE_JCC_REL32 | condition)};
@@ -191,14 +139,14 @@ static void put_conditional(struct hl_move *move, const struct instruction *inst
 	bool has_prefix = instruction->decoded.attributes & ZYDIS_ATTRIB_HAS_ADDRESSSIZE;
 
 	if (is_jcc(&instruction->decoded)) {
-		if (put_near_branch(move, near, sizeof(near), branch_target(instruction)))
+		if (put_near_branch(move, near, sizeof(near), hl_branch_target(instruction)))
 			return;
 		narrow[1] = (uint8_t)(OPCODE_JCC_REL8 | condition);
 		has_prefix = false;
 	}
 	hl_move_put(move, narrow + !has_prefix, sizeof(narrow) - !has_prefix);
 	uint8_t before = move->moved.code_bytes;
-	hl_move_jump(move, branch_target(instruction));
+	hl_move_jump(move, hl_branch_target(instruction));
 	move->moved.code[before - 1] = (uint8_t)(move->moved.code_bytes - before);
 }
 
@@ -212,8 +160,7 @@ static void put_return_address(struct hl_move *move, uint64_t address)
 }
 
 /* Writes an instruction whose data at ${data} a distance of 32 bits does not reach. */
-static int put_far_access(struct hl_move *move, const struct instruction *instruction,
-			  uint64_t data)
+static int put_far_access(struct hl_move *move, const struct hl_decoded *instruction, uint64_t data)
 {
 	static const uint8_t load[] = {0x49, 0xbb}; /* mov $data, %r11 */
 	uint8_t bytes[ZYDIS_MAX_INSTRUCTION_LENGTH];
@@ -239,7 +186,7 @@ static int put_far_access(struct hl_move *move, const struct instruction *instru
 
 /* Writes an instruction, of the ${bytes} given, that is not a relative branch. */
 static int put_plain(struct hl_move *move, const uint8_t *bytes,
-		     const struct instruction *instruction)
+		     const struct hl_decoded *instruction)
 {
 	uint8_t copy[ZYDIS_MAX_INSTRUCTION_LENGTH];
 	const ZydisDecodedInstruction *decoded = &instruction->decoded;
@@ -258,15 +205,15 @@ static int put_plain(struct hl_move *move, const uint8_t *bytes,
 
 /* Writes `call *operand` as `jmp *operand`, which differs by three bits. */
 static int put_indirect_call(struct hl_move *move, const uint8_t *bytes,
-			     const struct instruction *instruction)
+			     const struct hl_decoded *instruction)
 {
 	uint8_t jump[ZYDIS_MAX_INSTRUCTION_LENGTH];
-	struct instruction as_jump;
+	struct hl_decoded as_jump;
 
 	memcpy(jump, bytes, instruction->decoded.length);
 	jump[instruction->decoded.raw.modrm.offset] ^= 0x30;
-	if (!decode(jump, instruction->decoded.length,
-		    instruction->next - instruction->decoded.length, &as_jump))
+	if (!hl_decode(jump, instruction->decoded.length,
+		       instruction->next - instruction->decoded.length, &as_jump))
 		return hl_move_refuse(move, "a call among its first instructions cannot be moved");
 	return put_plain(move, jump, &as_jump);
 }
@@ -274,39 +221,29 @@ static int put_indirect_call(struct hl_move *move, const uint8_t *bytes,
 int hl_move_instruction(struct hl_move *move, size_t at)
 {
 	const uint8_t *bytes = move->code + at;
-	struct instruction moved;
+	struct hl_decoded moved;
 
-	if (!decode(bytes, move->code_bytes - at, move->address + at, &moved))
+	if (!hl_decode(bytes, move->code_bytes - at, move->address + at, &moved))
 		return hl_move_refuse(move, "its first bytes are not instructions");
 	bool is_call = moved.decoded.meta.category == ZYDIS_CATEGORY_CALL;
 	if (is_call)
 		put_return_address(move, moved.next);
-	if (!is_relative_branch(&moved))
+	if (!hl_is_relative_branch(&moved))
 		return is_call ? put_indirect_call(move, bytes, &moved)
 			       : put_plain(move, bytes, &moved);
 	if (moved.decoded.meta.category == ZYDIS_CATEGORY_COND_BR)
 		put_conditional(move, &moved);
 	else
-		hl_move_jump(move, branch_target(&moved));
+		hl_move_jump(move, hl_branch_target(&moved));
 	return 0;
-}
-
-void hl_move_end(struct hl_move *move)
-{
-	for (unsigned i = 0; i < move->inner_jump_count; i++) {
-		uint8_t field = move->inner_jumps[i].field;
-		int32_t distance = move->moved.twin[move->inner_jumps[i].target] -
-				   (field + (int32_t)sizeof(distance));
-		memcpy(move->moved.code + field, &distance, sizeof(distance));
-	}
 }
 
 bool hl_instruction_can_be_undone(const uint8_t *code, size_t bytes, int32_t *ret_stack_bytes)
 {
-	struct instruction instruction;
+	struct hl_decoded instruction;
 	const ZydisDecodedOperand *operands = instruction.operands;
 
-	if (!decode(code, bytes, 0, &instruction))
+	if (!hl_decode(code, bytes, 0, &instruction))
 		return false;
 	*ret_stack_bytes = 0;
 	switch (instruction.decoded.mnemonic) {
@@ -339,21 +276,11 @@ int hl_relocate_jump(uint64_t address, uint64_t hook, uint8_t ret_code[HL_PATCH_
 	return 0;
 }
 
-size_t hl_relocate_way(uint64_t at, int32_t stack_bytes, uint64_t hook,
-		       uint8_t ret_code[HL_WAY_MAX])
+size_t hl_relocate_undo(int32_t stack_bytes, uint8_t *ret_code)
 {
-	static const uint8_t add[] = {0x48, 0x8d, 0xa4, 0x24};	/* lea stack_bytes(%rsp), %rsp */
-	static const uint8_t jump[] = {0xff, 0x25, 0, 0, 0, 0}; /* jmp *0(%rip) */
-	uint8_t *code = ret_code;
+	static const uint8_t add[] = {0x48, 0x8d, 0xa4, 0x24}; /* lea stack_bytes(%rsp), %rsp */
 
-	if (stack_bytes) {
-		memcpy(code, add, sizeof(add));
-		memcpy(code + sizeof(add), &stack_bytes, sizeof(stack_bytes));
-		code += sizeof(add) + sizeof(stack_bytes);
-	}
-	if (hl_relocate_jump(at + (uint64_t)(code - ret_code), hook, code) == 0)
-		return (size_t)(code - ret_code) + HL_PATCH_BYTES;
-	memcpy(code, jump, sizeof(jump));
-	memcpy(code + sizeof(jump), &hook, sizeof(hook));
-	return (size_t)(code - ret_code) + sizeof(jump) + sizeof(hook);
+	memcpy(ret_code, add, sizeof(add));
+	memcpy(ret_code + sizeof(add), &stack_bytes, sizeof(stack_bytes));
+	return sizeof(add) + sizeof(stack_bytes);
 }

@@ -38,8 +38,6 @@ bool hl_remote_is_signal_frame(const struct hl_remote *remote, const uint64_t *w
 #define XSTATE_BIT_TILES   18 /* of AMX: part of a thread's xstate from its first use */
 #define XSTATE_BITS_OFFSET 512u
 #define SOFTWARE_OFFSET	   464u /* struct _fpx_sw_bytes, see Linux' asm/sigcontext.h */
-#define XSTATE_MAGIC_1	   0x46505853u
-#define XSTATE_MAGIC_2	   0x46505845u
 
 /* What follows the red zone, lowest address first. */
 struct frame {
@@ -72,9 +70,9 @@ static uint32_t usual_xstate_bytes(void)
  */
 static void put_xstate(uint8_t *to, const uint8_t *xstate, size_t bytes)
 {
-	const uint32_t magic_2 = XSTATE_MAGIC_2;
+	const uint32_t magic_2 = FP_XSTATE_MAGIC2;
 	uint32_t size = usual_xstate_bytes();
-	struct _fpx_sw_bytes software = {.magic1 = XSTATE_MAGIC_1};
+	struct _fpx_sw_bytes software = {.magic1 = FP_XSTATE_MAGIC1};
 	uint64_t in_use;
 
 	memcpy(to, xstate, bytes);
@@ -97,29 +95,16 @@ static void put_registers(greg_t *to, struct hl_thread_registers from)
 		from.rax = from.orig_rax;
 		from.rip -= 2 /* bytes of the instruction */;
 	}
-	const uint64_t words[] = {
-		[REG_R8] = from.r8,
-		[REG_R9] = from.r9,
-		[REG_R10] = from.r10,
-		[REG_R11] = from.r11,
-		[REG_R12] = from.r12,
-		[REG_R13] = from.r13,
-		[REG_R14] = from.r14,
-		[REG_R15] = from.r15,
-		[REG_RDI] = from.rdi,
-		[REG_RSI] = from.rsi,
-		[REG_RBP] = from.rbp,
-		[REG_RBX] = from.rbx,
-		[REG_RDX] = from.rdx,
-		[REG_RAX] = from.rax,
-		[REG_RCX] = from.rcx,
-		[REG_RSP] = from.rsp,
-		[REG_RIP] = from.rip,
-		[REG_EFL] = from.eflags,
-		[REG_CSGSFS] = (from.cs & 0xffff) | (from.gs & 0xffff) << 16 |
-			       (from.fs & 0xffff) << 32 | (from.ss & 0xffff) << 48,
-	};
-	memcpy(to, words, sizeof(words));
+	/* By their numbers in DWARF. */
+	static const uint8_t places[HL_DWARF_REGISTERS] = {
+		REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, REG_RBP, REG_RSP, REG_R8,
+		REG_R9,	 REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP};
+
+	for (unsigned i = 0; i < HL_DWARF_REGISTERS; i++)
+		to[places[i]] = ((const greg_t *)&from)[hl_dwarf_word(i)];
+	to[REG_EFL] = (greg_t)from.eflags;
+	to[REG_CSGSFS] = (greg_t)((from.cs & 0xffff) | (from.gs & 0xffff) << 16 |
+				  (from.fs & 0xffff) << 32 | (from.ss & 0xffff) << 48);
 }
 
 uint64_t hl_remote_make_frame(const struct hl_remote *remote,
@@ -184,14 +169,8 @@ bool hl_remote_is_at_return(const struct hl_thread_registers *registers, uint64_
 int32_t hl_remote_function_result(const struct hl_thread_registers *registers,
 				  const struct hl_gadgets *gadgets)
 {
-	const uint64_t by_number[8] = {0,
-				       0,
-				       registers->rdx,
-				       registers->rbx,
-				       0,
-				       registers->rbp,
-				       registers->rsi,
-				       registers->rdi};
+	static const uint8_t dwarf_numbers[8] = {0, 2, 1, 3, 7, 6, 4, 5};
 
-	return (int32_t)by_number[gadgets->exchange_opcode & 7];
+	return (int32_t)((const uint64_t *)registers)[hl_dwarf_word(
+		dwarf_numbers[gadgets->exchange_opcode & 7])];
 }

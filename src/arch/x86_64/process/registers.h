@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The registers of another process' thread, of x86-64: as ptrace gives them, and as core files hold them. All are words
- * that may point at blocks. src/arch/aarch64 has the same names.
+ * that may point at blocks.
  */
 #pragma once
 
@@ -15,22 +15,13 @@
 
 #define hl_thread_registers user_regs_struct
 
+/* Members, see process/thread_registers.h. */
+#define HL_REGISTER_SP	   rsp
+#define HL_REGISTER_PC	   rip
+#define HL_REGISTER_THREAD fs_base
+#define HL_REGISTER_RESULT rax
+
 #define HL_RED_ZONE_BYTES 128u /* below the stack pointer, of a function that calls nothing */
-
-static inline uint64_t hl_thread_registers_sp(const struct hl_thread_registers *registers)
-{
-	return registers->rsp;
-}
-
-static inline uint64_t *hl_thread_registers_pc(struct hl_thread_registers *registers)
-{
-	return (uint64_t *)&registers->rip;
-}
-
-static inline uint64_t hl_thread_registers_thread(const struct hl_thread_registers *registers)
-{
-	return registers->fs_base;
-}
 
 /* Of a stopped thread. Negative with errno: it has ended. */
 static inline long hl_thread_registers_read(pid_t tid, struct hl_thread_registers *ret_registers)
@@ -43,15 +34,10 @@ static inline long hl_thread_registers_write(pid_t tid, const struct hl_thread_r
 	return ptrace(PTRACE_SETREGS, tid, NULL, registers);
 }
 
-/* The system call whose end a tracer may still change, or -1; and what it returns. */
+/* The system call whose end a tracer may still change, or -1. */
 static inline int64_t hl_thread_registers_call(const struct hl_thread_registers *registers)
 {
 	return (int64_t)registers->orig_rax;
-}
-
-static inline uint64_t *hl_thread_registers_result(struct hl_thread_registers *registers)
-{
-	return (uint64_t *)&registers->rax;
 }
 
 /* Also where a call that our stop has ended will be made again (process/process.h): then rcx still
@@ -71,29 +57,17 @@ static inline bool hl_thread_registers_is_scratch(size_t word)
 /* By their numbers in DWARF (System V ABI x86-64, figure 3.36), and those that a function leaves as its caller had them. */
 #define HL_DWARF_SP	   7
 #define HL_DWARF_REGISTERS 17
-#define HL_DWARF_KEPT                \
-	{                            \
-		3, 6, 12, 13, 14, 15 \
-	}
+#define HL_DWARF_KEPT	   3, 6, 12, 13, 14, 15
 
-static inline void hl_thread_registers_by_dwarf(const struct hl_thread_registers *from,
-						uint64_t ret_registers[HL_DWARF_REGISTERS])
+/* Which word of the registers the one with DWARF number ${number} is. */
+static inline size_t hl_dwarf_word(unsigned number)
 {
-	const uint64_t registers[HL_DWARF_REGISTERS] = {
-		from->rax, from->rdx, from->rcx, from->rbx, from->rsi, from->rdi,
-		from->rbp, from->rsp, from->r8,	 from->r9,  from->r10, from->r11,
-		from->r12, from->r13, from->r14, from->r15, from->rip};
+#define WORD(name) offsetof(struct user_regs_struct, name) / 8
+	static const uint8_t words[HL_DWARF_REGISTERS] = {
+		WORD(rax), WORD(rdx), WORD(rcx), WORD(rbx), WORD(rsi), WORD(rdi),
+		WORD(rbp), WORD(rsp), WORD(r8),	 WORD(r9),  WORD(r10), WORD(r11),
+		WORD(r12), WORD(r13), WORD(r14), WORD(r15), WORD(rip)};
+#undef WORD
 
-	__builtin_memcpy(ret_registers, registers, sizeof(registers));
+	return words[number];
 }
-
-/* The words of those that are kept, in the order above. */
-#define HL_KEPT_WORDS                                               \
-	{                                                           \
-		offsetof(struct user_regs_struct, rbx) / 8,         \
-			offsetof(struct user_regs_struct, rbp) / 8, \
-			offsetof(struct user_regs_struct, r12) / 8, \
-			offsetof(struct user_regs_struct, r13) / 8, \
-			offsetof(struct user_regs_struct, r14) / 8, \
-			offsetof(struct user_regs_struct, r15) / 8  \
-	}

@@ -2,31 +2,6 @@
 /* Packs x86-64 frame states into rules; see arch.h. */
 #include "unwind/arch.h"
 
-/* System V ABI x86-64, figure 3.36. */
-enum dwarf_register {
-	DWARF_RBX = 3,
-	DWARF_R12 = 12,
-	DWARF_R15 = 15,
-};
-
-int hl_arch_tracked(uint64_t dwarf_register)
-{
-	if (dwarf_register >= DWARF_R12 && dwarf_register <= DWARF_R15)
-		return HL_CFI_R12 + (int)(dwarf_register - DWARF_R12);
-	switch (dwarf_register) {
-	case DWARF_RBX:
-		return HL_CFI_RBX;
-	case HL_ARCH_BP_REGISTER:
-		return HL_CFI_BP;
-	case HL_ARCH_SP_REGISTER:
-		return HL_CFI_SP;
-	case HL_ARCH_RETURN_REGISTER:
-		return HL_CFI_RA;
-	default:
-		return -1;
-	}
-}
-
 /* What the linker writes for lazy PLT entries: rsp + 8 + ((rip & 15) >= K) << 3. */
 static bool read_plt(const struct hl_cfi_value *value, int64_t *ret_threshold)
 {

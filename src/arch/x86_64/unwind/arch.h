@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What unwinding on x86-64 is: the parts of rules, how a plain one steps out of a frame, contexts of signals. Each
- * machine has these names.
+ * What unwinding on x86-64 is: the parts of rules, how a plain one steps out of a frame, contexts of signals.
  *
  * In a rule, extra is an addend after a dereference, a register's number or a threshold in a PLT. The return address
  * lies at CFA - 8 always; frames for which that is not so are "not supported".
@@ -59,9 +58,6 @@ static inline uint64_t hl_arch_call_target(uint64_t at)
 	return code.call == 0xe8 ? at + sizeof(code) + (uint64_t)(int64_t)code.distance : 0;
 }
 
-/* The code at a module's entry point, where nothing lies outward: the loader's has no rules. */
-#define HL_ENTRY_CODE_BYTES 128u
-
 /* Without branches: which of the cases a frame is cannot be predicted. */
 static inline struct hl_arch_plain hl_arch_plain_step(hl_rule rule, uint64_t sp, uint64_t bp)
 {
@@ -82,28 +78,15 @@ static inline struct hl_arch_plain hl_arch_plain_step(hl_rule rule, uint64_t sp,
 #define HL_ARCH_IS_RECORD(rule)		 false
 #define HL_ARCH_SP_BEYOND(record, outer) ((record) + 16)
 
-/* Whether the operation of a call frame program has no operand, and nothing that a walk needs. */
-static inline bool hl_arch_cfi_is_mark(unsigned operation)
-{
-	(void)operation;
-	return false;
-}
+/* Operations of call frame programs without operands, and with nothing that a walk needs. */
+#define hl_arch_cfi_is_mark(operation) ((void)(operation), false)
 
 /* Call frame information says it of trampolines, and of stubs of the procedure linkage table: code is not searched for others. */
-#define HL_RULE_STUB		 HL_RULE_NONE
-#define HL_TRAMPOLINE_CODE_BYTES 0u
-#define HL_TRAMPOLINE_BYTES	 1u
-
-static inline size_t hl_arch_find_trampoline(const uint8_t *code, size_t bytes)
-{
-	return (void)code, bytes;
-}
-
-static inline bool hl_arch_returns_from_signal(uint64_t address)
-{
-	(void)address;
-	return false;
-}
+#define HL_RULE_STUB			     HL_RULE_NONE
+#define HL_TRAMPOLINE_CODE_BYTES	     0u
+#define HL_TRAMPOLINE_BYTES		     1u
+#define hl_arch_find_trampoline(code, bytes) ((void)(code), (bytes))
+#define hl_arch_returns_from_signal(address) ((void)(address), false)
 
 static inline bool hl_arch_has_no_frame(uint64_t address)
 {

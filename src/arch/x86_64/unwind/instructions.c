@@ -3,6 +3,7 @@
  * Reads instructions; see rule_cache.h. Lengths are by the opcode maps of the Intel 64 and IA-32
  * Architectures Software Developer's Manual, volume 2, appendix A.
  */
+#include "unwind/cfi.h"
 #include "unwind/rule_cache.h"
 
 enum register_number {
@@ -20,18 +21,16 @@ enum rex {
 	REX_W = 8, /* operands of 64 bits */
 };
 
+/* In an opcode, the map that it is of; none: one byte. */
 enum opcode_map {
-	MAP_ONE_BYTE,
-	MAP_0F,
-	MAP_0F38,
-	MAP_0F3A,
-	MAPS,
+	MAP_0F = 1 << 8,
+	MAP_0F38 = 2 << 8,
+	MAP_0F3A = 3 << 8,
 };
 
 struct instruction {
 	size_t bytes;
-	enum opcode_map map;
-	uint8_t opcode;
+	unsigned opcode; /* with its map */
 	uint8_t rex;
 	bool has_16_bits; /* operands */
 	bool has_modrm;
@@ -41,25 +40,25 @@ struct instruction {
 };
 
 /*
- * What follows each opcode, as the maps have them, 16 a row: '.' nothing. Capital letters: a ModRM byte, which M has alone. Immediates: B,
- * b of 8 bits; Z, z of 32, or 16 where operands have that; F and G like B and Z, in the first two of a group; v like z, or 64 bits; d 32, w 16,
- * e 24 and q 64 bits, always. x: not valid.
+ * What follows each opcode, as the maps have them, 16 a row: nothing (.), an immediate of N bytes (a digit N), of 4 or where operands
+ * have 16 bits 2 (z), of 8 or as z (v). Capital letters have a ModRM byte: M that alone, B and one byte more, Z as z; F and G like B and Z
+ * in the first two of a group. x: not valid.
  */
-static const char one_byte_map[] = "MMMMbzxxMMMMbzx."
-				   "MMMMbzxxMMMMbzxx"
-				   "MMMMbz.xMMMMbz.x"
-				   "MMMMbz.xMMMMbz.x"
+static const char one_byte_map[] = "MMMM1zxxMMMM1zx."
+				   "MMMM1zxxMMMM1zxx"
+				   "MMMM1z.xMMMM1z.x"
+				   "MMMM1z.xMMMM1z.x"
 				   "................"
 				   "................"
-				   "xx.M....zZbB...."
-				   "bbbbbbbbbbbbbbbb"
+				   "xx.M....zZ1B...."
+				   "1111111111111111"
 				   "BZxBMMMMMMMMMMMM"
 				   "..........x....."
-				   "qqqq....bz......"
-				   "bbbbbbbbvvvvvvvv"
-				   "BBw...BZe.w..bx."
+				   "8888....1z......"
+				   "11111111vvvvvvvv"
+				   "BB2...BZ3.2..1x."
 				   "MMMMxxx.MMMMMMMM"
-				   "bbbbbbbbddxb...."
+				   "1111111144x1...."
 				   "......FG......MM";
 static const char map_0f[] = "MMMMM.....M.MM.B"
 			     "MMMMMMMMMMMMMMMM"
@@ -69,7 +68,7 @@ static const char map_0f[] = "MMMMM.....M.MM.B"
 			     "MMMMMMMMMMMMMMMM"
 			     "MMMMMMMMMMMMMMMM"
 			     "BBBBMMM.MMMMMMMM"
-			     "dddddddddddddddd"
+			     "4444444444444444"
 			     "MMMMMMMMMMMMMMMM"
 			     "...MBMMM...MBMMM"
 			     "MMMMMMMMMMBMMMMM"
@@ -80,50 +79,25 @@ static const char map_0f[] = "MMMMM.....M.MM.B"
 
 /* ---- one instruction ---- */
 
-struct reader {
-	const uint8_t *at, *end;
-	bool failed;
-};
-
-static uint8_t read_byte(struct reader *reader)
-{
-	if (reader->at == reader->end) {
-		reader->failed = true;
-		return 0;
-	}
-	return *reader->at++;
-}
-
-static int32_t read_signed(struct reader *reader, unsigned bytes)
-{
-	uint32_t value = 0;
-
-	for (unsigned i = 0; i < bytes; i++)
-		value |= (uint32_t)read_byte(reader) << 8 * i;
-	return bytes == 1 ? (int8_t)value : (int32_t)value;
-}
-
 /* VEX and EVEX have the map among their bytes, REX.B and REX.R inverted. */
-static void read_vector_prefix(struct reader *reader, struct instruction *to, uint8_t prefix)
+static void read_vector_prefix(struct hl_cfi_reader *reader, struct instruction *to, uint8_t prefix)
 {
-	uint8_t map = MAP_0F, first = read_byte(reader);
+	uint8_t first = hl_cfi_read_byte(reader);
+	unsigned map = prefix == 0xc5 ? 1 : first & 7;
 
-	if (prefix != 0xc5)
-		map = first & 7;
 	for (unsigned left = prefix == 0x62 ? 2 : prefix == 0xc4 ? 1 : 0; left; left--)
-		read_byte(reader);
+		hl_cfi_read_byte(reader);
 	if (prefix == 0x62 && (map == 5 || map == 6)) /* half precision */
-		map = MAP_0F38;
-	reader->failed |= map == MAP_ONE_BYTE || map >= MAPS;
-	to->map = reader->failed ? MAP_0F : (enum opcode_map)map;
-	to->opcode = read_byte(reader);
+		map = 2;
+	reader->failed |= map < 1 || map > 3;
+	to->opcode = map << 8 | hl_cfi_read_byte(reader);
 }
 
-static void read_opcode(struct reader *reader, struct instruction *to)
+static void read_opcode(struct hl_cfi_reader *reader, struct instruction *to)
 {
-	uint8_t byte = read_byte(reader);
+	uint8_t byte = hl_cfi_read_byte(reader);
 
-	for (; !reader->failed; byte = read_byte(reader)) {
+	for (; !reader->failed; byte = hl_cfi_read_byte(reader)) {
 		if (byte == 0x66)
 			to->has_16_bits = true;
 		else if (byte != 0xf2 && byte != 0xf3 && byte != 0xf0 && byte != 0x2e &&
@@ -133,47 +107,44 @@ static void read_opcode(struct reader *reader, struct instruction *to)
 	}
 	if ((byte & 0xf0) == 0x40) {
 		to->rex = byte;
-		byte = read_byte(reader);
+		byte = hl_cfi_read_byte(reader);
 	}
 	if (byte == 0x62 || byte == 0xc4 || byte == 0xc5) {
 		read_vector_prefix(reader, to, byte);
 		return;
 	}
+	unsigned map = 0;
 	if (byte == 0x0f) {
-		to->map = MAP_0F;
-		byte = read_byte(reader);
-		if (byte == 0x38 || byte == 0x3a) {
-			to->map = byte == 0x38 ? MAP_0F38 : MAP_0F3A;
-			byte = read_byte(reader);
-		}
+		byte = hl_cfi_read_byte(reader);
+		map = byte == 0x38 ? MAP_0F38 : byte == 0x3a ? MAP_0F3A : MAP_0F;
+		if (map != MAP_0F)
+			byte = hl_cfi_read_byte(reader);
 	}
-	to->opcode = byte;
+	to->opcode = map | byte;
 }
 
 static char form_of(const struct instruction *of)
 {
-	switch (of->map) {
-	case MAP_ONE_BYTE:
+	if (of->opcode < MAP_0F)
 		return one_byte_map[of->opcode];
-	case MAP_0F:
-		return map_0f[of->opcode];
-	default:
-		return of->map == MAP_0F38 ? 'M' : 'B';
-	}
+	return of->opcode < MAP_0F38   ? map_0f[of->opcode - MAP_0F]
+	       : of->opcode < MAP_0F3A ? 'M'
+				       : 'B';
 }
 
-static void read_modrm(struct reader *reader, struct instruction *to)
+static void read_modrm(struct hl_cfi_reader *reader, struct instruction *to)
 {
 	to->has_modrm = true;
-	to->modrm = read_byte(reader);
+	to->modrm = hl_cfi_read_byte(reader);
 	to->base = to->modrm & 7;
 	unsigned mod = to->modrm >> 6;
 	if (mod == 3)
 		return;
 	if (to->base == 4)
-		to->base = read_byte(reader) & 7;
+		to->base = hl_cfi_read_byte(reader) & 7;
 	unsigned displacement_bytes = mod == 1 ? 1 : mod == 2 || to->base == 5 ? 4 : 0;
-	to->displacement = read_signed(reader, displacement_bytes);
+	if (displacement_bytes)
+		to->displacement = (int32_t)hl_cfi_read_signed(reader, displacement_bytes);
 }
 
 static size_t immediate_bytes(const struct instruction *of, char form)
@@ -182,22 +153,15 @@ static size_t immediate_bytes(const struct instruction *of, char form)
 	bool is_first = (of->modrm >> 3 & 7) < 2;
 
 	switch (form) {
-	case 'b':
+	case '1' ... '8':
+		return (size_t)(form - '0');
 	case 'B':
 		return 1;
-	case 'w':
-		return 2;
-	case 'e':
-		return 3;
-	case 'd':
-		return 4;
-	case 'q':
-		return 8;
-	case 'v':
-		return of->rex & REX_W ? 8 : full;
 	case 'z':
 	case 'Z':
 		return full;
+	case 'v':
+		return of->rex & REX_W ? 8 : full;
 	case 'F':
 		return is_first;
 	case 'G':
@@ -209,7 +173,7 @@ static size_t immediate_bytes(const struct instruction *of, char form)
 
 static bool decode(const uint8_t *code, size_t bytes, struct instruction *ret_instruction)
 {
-	struct reader reader = {code, code + bytes, false};
+	struct hl_cfi_reader reader = {code, code + bytes, false};
 	struct instruction read = {0};
 
 	read_opcode(&reader, &read);
@@ -217,7 +181,7 @@ static bool decode(const uint8_t *code, size_t bytes, struct instruction *ret_in
 	if (form >= 'A' && form <= 'Z')
 		read_modrm(&reader, &read);
 	size_t immediate = immediate_bytes(&read, form);
-	if (reader.failed || form == 'x' || immediate > (size_t)(reader.end - reader.at))
+	if (reader.failed || form == 'x' || immediate > hl_cfi_left(&reader))
 		return false;
 	read.bytes = (size_t)(reader.at - code) + immediate;
 	*ret_instruction = read;
@@ -226,14 +190,9 @@ static bool decode(const uint8_t *code, size_t bytes, struct instruction *ret_in
 
 /* ---- what an instruction does ---- */
 
-static bool is_one_byte(const struct instruction *at, uint8_t opcode)
-{
-	return at->map == MAP_ONE_BYTE && at->opcode == opcode;
-}
-
 static bool is_nop(const struct instruction *at)
 {
-	return (is_one_byte(at, 0x90) && !at->rex) || (at->map == MAP_0F && at->opcode == 0x1f);
+	return (at->opcode == 0x90 && !at->rex) || at->opcode == (MAP_0F | 0x1f);
 }
 
 static bool has_registers(const struct instruction *at)
@@ -255,9 +214,8 @@ static bool is_rm(const struct instruction *at, enum register_number number)
 /* mov of 64 bits to ${number}, from a register or from memory. */
 static bool moves_to(const struct instruction *at, enum register_number number)
 {
-	return at->rex & REX_W &&
-	       ((is_one_byte(at, 0x8b) && is_reg(at, number)) ||
-		(is_one_byte(at, 0x89) && has_registers(at) && is_rm(at, number)));
+	return at->rex & REX_W && ((at->opcode == 0x8b && is_reg(at, number)) ||
+				   (at->opcode == 0x89 && has_registers(at) && is_rm(at, number)));
 }
 
 static bool is_move_of_sp_to_bp(const struct instruction *at)
@@ -268,29 +226,25 @@ static bool is_move_of_sp_to_bp(const struct instruction *at)
 
 static bool pops(const struct instruction *at, enum register_number number)
 {
-	return at->map == MAP_ONE_BYTE && at->opcode == 0x58 + number && !(at->rex & REX_B);
+	return at->opcode == 0x58u + number && !(at->rex & REX_B);
 }
 
 /* Whether what comes next in memory is not all that can come next. */
 static bool branches(const struct instruction *at)
 {
-	if (at->map == MAP_0F)
-		return (at->opcode & 0xf0) == 0x80;
-	if (at->map != MAP_ONE_BYTE)
-		return false;
 	unsigned reg = at->modrm >> 3 & 7;
-	return (at->opcode & 0xf0) == 0x70 || (at->opcode >= 0xe0 && at->opcode <= 0xe3) ||
+
+	return (at->opcode & ~15u) == (MAP_0F | 0x80) || (at->opcode & ~15u) == 0x70 ||
+	       (at->opcode >= 0xe0 && at->opcode <= 0xe3) ||
 	       (at->opcode >= CALL && at->opcode <= 0xeb && at->opcode != 0xea) ||
-	       (at->opcode & 0xf6) == 0xc2 || (at->opcode == 0xff && reg >= 2 && reg <= 5) ||
+	       (at->opcode & ~9u) == 0xc2 || (at->opcode == 0xff && reg >= 2 && reg <= 5) ||
 	       at->opcode == 0xcc || at->opcode == 0xcd || at->opcode == 0xcf || at->opcode == 0xf4;
 }
 
 /* Pushes, pops, leave and enter, and what writes to rsp itself. */
 static bool changes_sp(const struct instruction *at)
 {
-	if (at->map != MAP_ONE_BYTE)
-		return false;
-	if ((at->opcode & 0xf0) == 0x50 || at->opcode == 0x68 || at->opcode == 0x6a ||
+	if ((at->opcode & ~15u) == 0x50 || at->opcode == 0x68 || at->opcode == 0x6a ||
 	    at->opcode == 0x8f || at->opcode == 0x9c || at->opcode == 0x9d || at->opcode == 0xc8 ||
 	    at->opcode == 0xc9 || (at->opcode == 0xff && (at->modrm >> 3 & 7) == 6))
 		return true;
@@ -302,9 +256,8 @@ static bool changes_sp(const struct instruction *at)
 /* Whether the next instruction in memory is reached from elsewhere alone. */
 static bool leaves(const struct instruction *at)
 {
-	return at->map == MAP_ONE_BYTE &&
-	       ((at->opcode & 0xf6) == 0xc2 || at->opcode == 0xe9 || at->opcode == 0xeb ||
-		(at->opcode == 0xff && (at->modrm >> 3 & 7) == 4));
+	return (at->opcode & ~9u) == 0xc2 || at->opcode == 0xe9 || at->opcode == 0xeb ||
+	       (at->opcode == 0xff && (at->modrm >> 3 & 7) == 4);
 }
 
 bool hl_code_read(const uint8_t *code, size_t bytes, struct hl_code *ret_code)
@@ -314,14 +267,13 @@ bool hl_code_read(const uint8_t *code, size_t bytes, struct hl_code *ret_code)
 	if (!decode(code, bytes, &at))
 		return false;
 	bool jumps_to_register =
-		is_one_byte(&at, 0xff) && has_registers(&at) && (at.modrm >> 3 & 7) == 4;
-	bool switches =
-		moves_to(&at, REGISTER_SP) || pops(&at, REGISTER_SP) || is_one_byte(&at, LEAVE);
+		at.opcode == 0xff && has_registers(&at) && (at.modrm >> 3 & 7) == 4;
+	bool switches = moves_to(&at, REGISTER_SP) || pops(&at, REGISTER_SP) || at.opcode == LEAVE;
 	bool sets_bp = moves_to(&at, REGISTER_BP) || pops(&at, REGISTER_BP);
 	*ret_code = (struct hl_code){
 		at.bytes,
 		(is_nop(&at) ? HL_DOES_NOTHING : 0u) |
-			(is_one_byte(&at, BREAKPOINT) ? HL_DOES_FILL : 0u) |
+			(at.opcode == BREAKPOINT ? HL_DOES_FILL : 0u) |
 			(branches(&at) ? HL_DOES_BRANCH : 0u) | (leaves(&at) ? HL_DOES_LEAVE : 0u) |
 			(jumps_to_register ? HL_DOES_JUMP_TO_REGISTER : 0u) |
 			(changes_sp(&at) ? HL_DOES_MOVE_SP : 0u) |
@@ -350,12 +302,12 @@ size_t hl_instructions_frame_pointer_made(const uint8_t *function, size_t bytes)
 				     is_rm(&at, REGISTER_SP) && at.rex & REX_W &&
 				     is_reg(&at, REGISTER_BP);
 		if ((is_pushed && is_move_of_sp_to_bp(&at)) ||
-		    (is_stored && is_through_sp && is_one_byte(&at, 0x8d) &&
+		    (is_stored && is_through_sp && at.opcode == 0x8d &&
 		     at.displacement == stored_at))
 			return offset + at.bytes;
-		if (is_one_byte(&at, 0x50 + REGISTER_BP) && !(at.rex & REX_B)) {
+		if (at.opcode == 0x50 + REGISTER_BP && !(at.rex & REX_B)) {
 			is_pushed = true;
-		} else if (is_through_sp && is_one_byte(&at, 0x89)) {
+		} else if (is_through_sp && at.opcode == 0x89) {
 			is_stored = true;
 			stored_at = at.displacement;
 		} else if (changes_sp(&at) || moves_to(&at, REGISTER_BP)) {
@@ -386,9 +338,10 @@ bool hl_instructions_follow_call_of_register(const uint8_t *code)
 
 uint64_t hl_instructions_called(const uint8_t *code, uint64_t address)
 {
-	struct reader operand = {code - 4, code, false};
+	int32_t distance;
 
-	return code[-5] == CALL ? address + (uint64_t)(int64_t)read_signed(&operand, 4) : 0;
+	__builtin_memcpy(&distance, code - sizeof(distance), sizeof(distance));
+	return code[-5] == CALL ? address + (uint64_t)(int64_t)distance : 0;
 }
 
 /* Whether a call, other than of a register, ends before ${code}. */

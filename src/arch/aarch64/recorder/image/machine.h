@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the image needs of aarch64. src/arch/x86_64 has the same names. */
+/* What the image needs of aarch64. */
 #pragma once
 
 #include "base/machine.h"

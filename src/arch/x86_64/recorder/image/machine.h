@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the image needs of x86-64. src/arch/aarch64 has the same names. */
+/* What the image needs of x86-64. */
 #pragma once
 
 #include "recorder/sys.h"

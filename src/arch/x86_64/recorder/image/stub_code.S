@@ -1,24 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The ways from patched functions into their hooks. A stub is entered by a jump, with the stack as
- * its caller's call left it. It makes a frame with a frame pointer (HL_CALLER), finds the slot of
- * the thread, and is counted in it: heapline takes the image out only when no thread has a return
- * address in it. Behind the count it only returns.
- *
- * All general registers but the result come back as they were: a caller that was compiled with the
- * function may know which of them it leaves alone (-fipa-ra). Functions of which that is known not to be so
- * have light stubs. For the same reason the image uses no vector registers but in sample.c.
- */
-#include "recorder/stub_numbers.h"
+/* What stubs.S needs of x86-64. */
 
-#include <asm/unistd.h>
+#define ARGUMENT_INT  %edi
+#define ARGUMENT_LONG %rdi
 
-	.text
-
-.macro place name
-	.balign 64; .globl \name; .hidden \name; .type \name, @function
-\name:
-.endm
 .macro begin name
 	place \name; endbr64
 .endm
@@ -123,23 +108,9 @@
 9:	pass \real
 .endm
 
-.macro stubs real, name, has_result
-	stub hl_image_stub_\name, \real, hl_image_\name, \has_result
-	light \real, \name
-.endm
-HL_EACH_STUB
-HL_EACH_LIGHT_STUB
-
-/* ---- filters ---- */
-
 .macro jump_if register, number, name
 	cmp $\number, \register; je hl_image_light_stub_\name
 .endm
-begin hl_image_stub_some_prctl
-	jump_if %edi, HL_SET_SECCOMP, prctl; jump_if %edi, HL_SET_TSC, prctl; pass HL_NUMBER_PRCTL
-begin hl_image_stub_some_syscall
-	jump_if %rdi, __NR_seccomp, syscall; jump_if %rdi, __NR_prctl, syscall; pass HL_NUMBER_SYSCALL
-
 /*
  * The stub of HL_HOOK_LIBRARIES works without a thread pointer: it is counted with the threads that have no
  * slot. A program that is entered at its first instruction comes here before it has one.
@@ -195,5 +166,3 @@ place hl_image_call
 	push %rbp; mov %rsp, %rbp; sub $512, %rsp; fxsave64 (%rsp)
 	mov %rdi, %rax; mov %rsi, %rdi; mov %rdx, %rsi; call *%rax
 	fxrstor64 (%rsp); leave; ret
-
-	.section .note.GNU-stack, "", @progbits

@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The ways from patched functions into their hooks, as src/arch/x86_64 explains them. x16 and x17 are free between modules. A
+ * What stubs.S needs of aarch64. x16 and x17 are free between modules. A
  * stub's frame ends with its frame record, below the stack pointer of the caller (HL_CALLER). Below x29 lie x0 to x7 (-16 and
  * on), the slot (-80), or of a rule its number (-80), the slot (-88) and the result (-96), and x8 to x15 (-112 and on), which
  * stubs keep for callers that were compiled with the function.
  */
-#include "recorder/stub_numbers.h"
 
-#include <asm/unistd.h>
+#define ARGUMENT_INT  w0
+#define ARGUMENT_LONG x0
 
-	.text
-
-.macro place name
-	.balign 64; .globl \name; .hidden \name; .type \name, %function
-\name:
-.endm
 .macro begin name
 	place \name
 	hint #34
@@ -86,7 +80,7 @@
 	rare ask, hl_image_at_closed_gate
 	rare note, hl_image_libraries
 
-.macro stub name, real, hook, has_result, keeps
+.macro stub name, real, hook, has_result, keeps=1
 	begin \name
 0:	load 16, hl_self_gate; cbz w16, 7f
 	.if \real < HL_FIRST_HEARD || \real > HL_LAST_HEARD
@@ -121,21 +115,9 @@
 .macro light real, name
 	stub hl_image_light_stub_\name, \real, hl_image_\name, 1, 0
 .endm
-.macro stubs real, name, has_result
-	stub hl_image_stub_\name, \real, hl_image_\name, \has_result, 1
-	light \real, \name
-.endm
-HL_EACH_STUB
-HL_EACH_LIGHT_STUB
-
 .macro jump_if register, number, name
 	cmp \register, #\number; b.eq hl_image_light_stub_\name
 .endm
-begin hl_image_stub_some_prctl
-	jump_if w0, HL_SET_SECCOMP, prctl; jump_if w0, HL_SET_TSC, prctl; pass HL_NUMBER_PRCTL
-begin hl_image_stub_some_syscall
-	jump_if x0, __NR_seccomp, syscall; jump_if x0, __NR_prctl, syscall; pass HL_NUMBER_SYSCALL
-
 begin hl_image_stub_libraries
 	load 16, hl_self_gate+HL_STARTED_OFFSET; cbz w16, 1f; frame; others stp; bl note; others ldp; leave
 1:	pass HL_NUMBER_LIBRARIES
@@ -175,5 +157,3 @@ place hl_image_call
 	stp x29, x30, [sp, #-16]!; mov x29, sp; sub sp, sp, #384; vectors st1
 	mov x16, x0; mov x0, x1; mov x1, x2; blr x16
 	vectors ld1; leave; ret
-
-	.section .note.GNU-stack, "", %progbits

@@ -16,9 +16,11 @@ static inline int hl_bpf_check_machine(struct hl_error *err)
 {
 	long page = sysconf(_SC_PAGESIZE);
 
-	return page == 4096 ? 0
-			    : hl_error_set(err, -ENOTSUP,
-					   "cannot trace on a kernel with pages of %ld KiB: only "
-					   "pages of 4 KiB are known; use 'heapline record' there",
-					   page / 1024);
+	return page == 4096
+		       ? 0
+		       : hl_error_set(
+				 err, -ENOTSUP,
+				 "cannot trace on a kernel with pages of %ld KiB: only "
+				 "pages of 4 KiB are known; use 'heapline heap' or 'leaks' there",
+				 page / 1024);
 }

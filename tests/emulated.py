@@ -35,13 +35,14 @@ NOT_HERE = {
         test_real_programs test_real_servers test_lua_hosts test_luajit test_ruby test_php test_python_objects
         test_beam test_builds test_refusals test_unwind_compare test_check_cases test_check test_module_files test_nginx test_chart
         test_tutorials test_terminal test_units test_push test_serve test_sandboxes test_deepbind test_filters test_mappings
-        test_families test_stacks check_deb check_make_release test_names test_python test_lua test_plumbing test_aarch64 test_aarch64_machine""",
+        test_families test_stacks check_deb check_make_release test_names test_python test_lua test_plumbing test_source_lines
+        test_output_files test_annotations test_aarch64 test_aarch64_machine""",
     "the emulator's own threads, signals and mappings are seen beside the program's": """
         test_signals test_faults test_threads test_kill test_log_order""",
     "it is slow under emulation, and has nothing of the machine in it": """
         test_log_damage test_log test_ring test_history test_report test_flame test_views test_export test_import test_compare
         test_import_pprof test_old_recordings test_ring_order test_drain test_events test_events_reports test_collector
-        test_collector_directory test_node test_event litmus""",
+        test_collector_directory test_node test_event test_models litmus""",
 }
 
 def stems(test):

@@ -595,6 +595,8 @@ static bool detects(const struct hl_import_input *input)
 	return has_messages;
 }
 
+#define PACKET_TAG (HL_PPROF_SAMPLE_TYPE << WIRE_BITS | HL_PPROF_BYTES)
+
 bool hl_pprof_is_perfetto(const struct hl_import_input *input)
 {
 	struct hl_pprof_field field;
@@ -603,8 +605,8 @@ bool hl_pprof_is_perfetto(const struct hl_import_input *input)
 
 	for (int i = 0; i < FIELDS_LOOKED_AT && at < input->size; i++) {
 		int r = pprof_reader_field(input->bytes, input->size, &at, &field, &problem);
-		if (r < 0)
-			return input->partial && i > 0;
+		if (r < 0) /* a packet that goes on after the head; in text, anything */
+			return input->partial && i > 0 && input->bytes[at] == PACKET_TAG;
 		if (field.number != HL_PPROF_SAMPLE_TYPE || field.wire != HL_PPROF_BYTES ||
 		    first_number(&field) <= VALUE_TYPE_FIELDS)
 			return false;

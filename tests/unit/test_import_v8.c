@@ -115,6 +115,26 @@ static void files_of_other_tools_are_named_not_read_as_folded_text(void **state)
 		must_be_named(files[i].text, strlen(files[i].text), files[i].what);
 }
 
+static void long_text_that_begins_with_an_empty_line_is_no_trace(void **state)
+{
+	static const char line[] =
+		"\nmain;f;g 1\nmain;f2;g 2\nmain;f3;g 3\nmain;f4;g 4\nmain;f5;g 5"
+		"\nmain;f6;g 6\nmain;f7;g 7\nmain;f8;g 8\nmain;f9;g 9\nmain;fa;g 1";
+	const struct hl_import_input text = {.name = "x",
+					     .bytes = (const uint8_t *)line,
+					     .size = sizeof(line) - 1,
+					     .partial = true};
+	static const char packets[] = "\x0a\x04\x50\x01\x68\x01\x0a\x40\x50\x01";
+	const struct hl_import_input trace = {.name = "x",
+					      .bytes = (const uint8_t *)packets,
+					      .size = sizeof(packets) - 1,
+					      .partial = true};
+
+	(void)state;
+	assert_null(hl_import_foreign(&text));
+	assert_non_null(strstr(hl_import_foreign(&trace), "Perfetto's"));
+}
+
 static void files_of_guests_that_are_not_read_are_named(void **state)
 {
 	static const char dump[] = "=erl_crash_dump:0.5\nSun Nov 1\nSlogan: x 1\n";
@@ -152,6 +172,7 @@ int main(void)
 		cmocka_unit_test(bytes_after_the_end_are_ignored),
 		cmocka_unit_test(a_profile_may_end_anywhere),
 		cmocka_unit_test(files_of_other_tools_are_named_not_read_as_folded_text),
+		cmocka_unit_test(long_text_that_begins_with_an_empty_line_is_no_trace),
 		cmocka_unit_test(files_of_guests_that_are_not_read_are_named),
 		cmocka_unit_test(compressed_files_of_heaptrack_are_known_by_what_is_in_them),
 	};

@@ -222,9 +222,9 @@ static int become_program(void *context)
 
 	/* Our copy of the other end would keep the pipe open after heapline's death. */
 	close(child->other_go_fd);
+	guard_against_dumps();
 	if (read(child->go_fd, &byte, 1) != 1)
 		_exit(CHILD_FAILED);
-	guard_against_dumps();
 	sigprocmask(SIG_SETMASK, &launch->mask, NULL);
 	execvpe(child->argv[0], child->argv, child->environment);
 	int error = errno;

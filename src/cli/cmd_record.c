@@ -172,12 +172,32 @@ static bool has_descriptors(void)
 	return (rlim_t)next + DESCRIPTORS_TO_ENTER < limit.rlim_cur;
 }
 
-/* One with a filter of its own might have to be left, which ends it. */
+/* Entering takes more address space than a preloaded recorder. */
+static bool is_limited(pid_t pid)
+{
+	struct rlimit limit;
+
+	return prlimit(pid, RLIMIT_AS, NULL, &limit) < 0 || limit.rlim_cur != RLIM_INFINITY ||
+	       prlimit(pid, RLIMIT_DATA, NULL, &limit) < 0 || limit.rlim_cur != RLIM_INFINITY;
+}
+
+/* One begins again by what /proc says of it. */
+static bool has_proc(pid_t pid)
+{
+	char path[64];
+	struct stat file;
+
+	snprintf(path, sizeof(path), "/proc/%d/root/proc/self", pid);
+	return lstat(path, &file) == 0;
+}
+
+/* One with a filter of its own might have to be left as it is. */
 static bool is_as_free_as_we(pid_t pid)
 {
 	struct hl_process_condition own, condition;
 
-	return hl_process_condition_read(getpid(), &own, NULL) == 0 &&
+	return !is_limited(pid) && has_proc(pid) &&
+	       hl_process_condition_read(getpid(), &own, NULL) == 0 &&
 	       hl_process_condition_read(pid, &condition, NULL) == 0 &&
 	       condition.seccomp_mode == own.seccomp_mode && !condition.tracer_pid;
 }
@@ -225,7 +245,7 @@ static void leave_ended(struct entering *entering)
 
 static int enter_caught(void *context, pid_t pid, struct hl_error *err)
 {
-	const struct hl_attach_settings settings = {.at_entry = true};
+	const struct hl_attach_settings settings = {.spares = true};
 	struct entering *entering = context;
 	struct entered *entered = calloc(1, sizeof(*entered));
 
@@ -241,7 +261,7 @@ static int enter_caught(void *context, pid_t pid, struct hl_error *err)
 		r = hl_record_join(entering->collector, pid, entered->attach, false,
 				   &entered->following, err);
 	if (r < 0) {
-		hl_attach_free(entered->attach); /* ends the program */
+		hl_attach_free(entered->attach);
 		free(entered);
 		return r;
 	}

@@ -486,7 +486,7 @@ void hl_collector_dispatch(struct hl_collector *collector)
 
 	/* One at a time: what one event frees, another of the same batch might name. */
 	for (int i = 0; i < EVENTS_PER_DISPATCH || collector->caught; i++) {
-		if (epoll_wait(collector->epoll_fd, &event, 1, 0) == 1)
+		if (i < EVENTS_PER_DISPATCH && epoll_wait(collector->epoll_fd, &event, 1, 0) == 1)
 			on_event(collector, event.data.u64);
 		else if (!hl_collector_enter_caught(collector))
 			return;

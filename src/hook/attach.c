@@ -270,7 +270,9 @@ int hl_attach_open_caught(pid_t child, const struct hl_attach_settings *settings
 			  struct hl_attach **ret_attach, struct hl_error *err)
 {
 	return open_target(child,
-			   settings->at_entry ? hl_remote_open_at_entry : hl_remote_open_caught,
+			   settings->spares	? hl_remote_open_spared
+			   : settings->at_entry ? hl_remote_open_at_entry
+						: hl_remote_open_caught,
 			   settings, ret_attach, err);
 }
 

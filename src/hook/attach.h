@@ -28,6 +28,7 @@ struct hl_attach_settings {
 	bool no_objects; /* those of a guest's own allocator are left out; the region says it of others */
 	bool no_pools; /* presets of pools hold only where ${hooks} ask for them */
 	bool at_entry; /* of a caught program: once its libraries are loaded and have begun */
+	bool spares; /* that, and a program that cannot be entered goes on as it is, and is not killed */
 };
 
 /* How long the target was stopped, in microseconds. */

@@ -65,10 +65,16 @@ int hl_remote_catch(pid_t child, struct hl_error *err)
 
 void hl_remote_let_go(pid_t child)
 {
+	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
+	struct hl_remote remote = {.pid = child, .is_child = true}; /* its end is left to others */
 	int status;
 
-	hl_remote_trace(PTRACE_INTERRUPT, child, 0, NULL);
-	if (waitpid(child, &status, __WALL) == child && WIFSTOPPED(status))
+	int r = hl_remote_await(&remote, child, 0, &status); /* a stop that nobody has seen */
+	if (r == -EAGAIN && hl_remote_trace(PTRACE_DETACH, child, 0, NULL) < 0) {
+		hl_remote_trace(PTRACE_INTERRUPT, child, 0, NULL);
+		r = hl_remote_await(&remote, child, deadline, &status);
+	}
+	if (r == 0)
 		hl_remote_trace(PTRACE_DETACH, child, 0,
 				(const void *)(uintptr_t)(status >> 16 ? 0 : WSTOPSIG(status)));
 }
@@ -135,17 +141,32 @@ static void free_child(struct hl_remote *remote, const struct entry *entry)
 	hl_remote_trace(PTRACE_DETACH, (pid_t)child, 0, NULL);
 }
 
+/* Of one that is late: takes the breakpoint off, unless it is reached after all. */
+static int await_late(struct hl_remote *remote, const struct entry *entry, int *ret_status)
+{
+	hl_remote_trace(PTRACE_INTERRUPT, remote->pid, 0, NULL);
+	int r = hl_remote_await(remote, remote->pid, hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS,
+				ret_status);
+	if (r < 0 || *ret_status >> 16 != PTRACE_EVENT_STOP)
+		return r;
+	hl_remote_trace(PTRACE_POKETEXT, remote->pid, entry->address, (const void *)entry->code);
+	return -EAGAIN;
+}
+
 /* Signals on the way are the program's. It may have become another program, which has another entry. */
 static int await_breakpoint(struct hl_remote *remote, struct entry *entry,
 			    struct hl_thread_registers *ret_registers)
 {
-	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + LOADING_PATIENCE_NS;
+	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) +
+			    (remote->is_spared ? PATIENCE_NS : LOADING_PATIENCE_NS);
 	uintptr_t signal = 0;
 	int status;
 
 	for (;;) {
 		hl_remote_trace(PTRACE_CONT, remote->pid, 0, (const void *)signal);
 		int r = hl_remote_await(remote, remote->pid, deadline, &status);
+		if (r == -EAGAIN && remote->is_spared)
+			r = await_late(remote, entry, &status);
 		if (r == 0 && status >> 16 == PTRACE_EVENT_EXEC)
 			r = set_breakpoint(remote, entry);
 		else if (r == 0 && status >> 16 == PTRACE_EVENT_FORK)
@@ -497,14 +518,14 @@ static int check_program(struct hl_remote *remote, struct hl_error *err)
 		      : 0;
 }
 
-enum beginning { RUNS_ALREADY, AT_START, AT_ENTRY_POINT };
+enum beginning { RUNS_ALREADY, AT_START, AT_ENTRY_POINT, SPARED_AT_ENTRY_POINT };
 
 /* Its one thread is ours already, and stopped. */
 static int take_caught(struct hl_remote *remote, enum beginning beginning, struct hl_error *err)
 {
 	remote->is_child = true;
 	int r = remote_await_start(remote);
-	if (r == 0 && beginning == AT_ENTRY_POINT)
+	if (r == 0 && beginning != AT_START)
 		r = remote_run_to_entry(remote);
 	struct hl_remote_thread *thread = r == 0 ? hl_remote_add(remote, remote->pid) : NULL;
 	if (r == 0 && !thread)
@@ -528,6 +549,7 @@ static int open_remote(pid_t pid, enum beginning beginning, struct hl_remote **r
 	remote->pid = pid;
 	remote->memory = -1;
 	remote->is_held = beginning != RUNS_ALREADY;
+	remote->is_spared = beginning == SPARED_AT_ENTRY_POINT;
 	int r = remote->is_held ? take_caught(remote, beginning, err) : 0;
 	if (r == 0)
 		r = check_process(remote, err);
@@ -562,4 +584,9 @@ int hl_remote_open_caught(pid_t child, struct hl_remote **ret_remote, struct hl_
 int hl_remote_open_at_entry(pid_t child, struct hl_remote **ret_remote, struct hl_error *err)
 {
 	return open_remote(child, AT_ENTRY_POINT, ret_remote, err);
+}
+
+int hl_remote_open_spared(pid_t child, struct hl_remote **ret_remote, struct hl_error *err)
+{
+	return open_remote(child, SPARED_AT_ENTRY_POINT, ret_remote, err);
 }

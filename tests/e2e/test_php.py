@@ -248,14 +248,32 @@ class Scripts(Reading):
         self.assertNotIn("Held::__destruct", harness.top_rows(recording, "alloc"))
 
 
+WAITS_UNTIL_IT_IS_LEFT = r"""
+#include <stdio.h>
+#include <unistd.h>
+static __attribute__((constructor)) void wait_until_left(void)
+{
+    char line[256];
+    for (int tries = 0, tracer = 1; tracer && tries < 1200; tries++, usleep(100000)) {
+        FILE *status = fopen("/proc/self/status", "r");
+        while (fgets(line, sizeof(line), status))
+            sscanf(line, "TracerPid: %d", &tracer);
+        fclose(status);
+        if (tries == 1199)
+            _exit(4);
+    }
+}
+"""
+
+
 class RunByOthers(Reading):
     """What PHP's memory manager gives is recorded of an interpreter that another program runs, as of one that record starts."""
 
     def kept(self, recording):
         return [blocks for _, blocks, size in self.stacks(recording) if size == blocks * 5032]
 
-    def words(self):
-        return " ".join([*php(), self.write("<?php $kept = str_repeat('x', 5000); exit(3);")])
+    def words(self, first=""):
+        return " ".join([*php(), self.write(f"<?php {first} $kept = str_repeat('x', 5000); exit(3);")])
 
     def test_a_shell_runs_it_or_becomes_it(self):
         words = self.words()
@@ -275,6 +293,27 @@ class RunByOthers(Reading):
         result = harness.run(harness.record_command(recording, ["sh", "-c", f"{self.words()}; true"], options=["--no-pools"]))
         self.assertEqual(result.status, 0, result.stderr)
         self.assertEqual(self.kept(recording), [])
+
+    def test_under_a_limit_of_its_memory_it_is_preloaded(self):
+        recording = self.record(["sh", "-c", f"ulimit -v 8000000; {self.words()}; exit $?"], status=3)
+        self.assertEqual(self.kept(recording), [])
+        self.assertEqual([row["end"] for row in harness.processes(recording)][1:], ["ended"])
+
+    def test_one_that_cannot_be_entered_runs_on(self):
+        """A constructor that waits until nobody traces the program, and one that cannot begin again."""
+        with open(self.path("waits.c"), "w", encoding="utf-8") as file:
+            file.write(WAITS_UNTIL_IT_IS_LEFT)
+        ways = []
+        if not harness.run([harness.need("gcc"), "-shared", "-fPIC", "-o", self.path("waits.so"), self.path("waits.c")]).status:
+            ways.append(f"export LD_PRELOAD=$LD_PRELOAD:{self.path('waits.so')};")
+        if not harness.run(["unshare", "-m", "true"]).status:
+            ways.append("mount -t tmpfs none /proc; mkdir /proc/self;")
+        for way in ways:
+            with self.subTest(way):
+                inside = ["unshare", "-m"] if "mount" in way else []
+                recording = self.record([*inside, "sh", "-c", f"{way} {self.words('sleep(12);')}; exit $?"], status=3)
+                self.assertEqual(self.kept(recording), [])
+                self.assertIn("was not recorded", harness.run([HEAPLINE, "info", recording]).stdout)
 
 
 class Reloaded(Reading):

@@ -7,6 +7,7 @@
 #include "guests/traits.h"
 #include "import/pprof.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -228,6 +229,16 @@ static bool is_json_with(const struct hl_import_input *input, const char *word)
 	return begins_with(input, "{") && memmem(input->bytes, looked_at, word, strlen(word));
 }
 
+static bool is_core(const struct hl_import_input *input)
+{
+	Elf64_Ehdr header;
+
+	if (!begins_with(input, ELFMAG) || input->size < sizeof(header))
+		return false;
+	memcpy(&header, input->bytes, sizeof(header));
+	return header.e_type == ET_CORE;
+}
+
 /* "[003]" or "4711", and then a time, "4426.961505:". */
 static bool is_processor_or_id(const char *text, const char *end)
 {
@@ -366,6 +377,9 @@ const char *hl_import_foreign(const struct hl_import_input *input)
 {
 	if (begins_with(input, "\x28\xb5\x2f\xfd"))
 		return name_compressed(input);
+	if (is_core(input))
+		return "a core file, which has no recording; 'heapline heap --core FILE' reads "
+		       "its heap, and so do leaks, holders, pins and carriers";
 	for (size_t i = 0; i < HL_COUNT_OF(marks); i++)
 		if (begins_with(input, marks[i].mark))
 			return marks[i].what;

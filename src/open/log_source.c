@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/frame_key.h"
+#include "import/importer.h"
 #include "log/log.h"
 #include "recording/recording_files.h"
 
@@ -267,6 +268,11 @@ int hl_log_source_open_input(struct hl_log_source *source, struct hl_input *inpu
 		return open_segment(source, input, err);
 	if (hl_input_begins_with(input, HL_EVENTS_MAGIC, strlen(HL_EVENTS_MAGIC)))
 		return hl_log_source_refuse_events(input->name, err);
+	const char *foreign = hl_import_foreign(&(struct hl_import_input){
+		.name = input->name, .bytes = input->head, .size = input->head_size});
+	if (foreign)
+		return hl_error_set(err, -EINVAL, "'%s' has no log: it is %s", input->name,
+				    foreign);
 	return hl_error_set(err, -EINVAL,
 			    "'%s' has no log: only recordings, packed or not, and segments of "
 			    "logs, memlog-*.hll, can be shown over time",

@@ -30,6 +30,14 @@ static const char *const table[] = {
 	"canonicalize_file_name", "getcwd", "__getcwd", "open_memstream", "fopen", "fopen64", "fdopen",
 	"_IO_new_fopen", "_IO_new_fdopen", "__fopen_internal", "_IO_fopen64", "opendir", "fdopendir", "__opendir*", "__alloc_dir", "scandir*",
 
+	/* what touches pages for its caller: libc's functions of memory and texts, under the names of each machine */
+	"memcpy", "__memcpy*", "memmove", "__memmove*", "mempcpy", "__mempcpy*", "memset", "__memset*",
+	"wmemset", "__wmemset*", "bzero", "__bzero*", "explicit_bzero", "memcmp", "__memcmp*", "bcmp", "memchr",
+	"__memchr*", "memrchr", "__memrchr*", "rawmemchr", "__rawmemchr*", "memccpy", "memmem",
+	"strcpy", "__strcpy*", "stpcpy", "__stpcpy*", "strncpy", "__strncpy*", "strcat", "__strcat*",
+	"strlen", "__strlen*", "strnlen", "__strnlen*", "strcmp", "__strcmp*", "strncmp", "__strncmp*",
+	"strchr", "__strchr*", "strrchr", "__strrchr*",
+
 	/* C++ */
 	"std::*", "__gnu_cxx::*", "__cxxabiv1::*", "__cxa_allocate_exception", "boost::container::*",
 	"boost::unordered::*", "boost::make_shared", "boost::allocate_shared",

@@ -177,7 +177,7 @@ uint64_t hl_symbols_type_bytes(const Dwarf_Die *type);
  * out are never touched. A stack that consists of plumbing alone keeps its outermost frame.
  */
 
-#define HL_PLUMBING_PATTERNS_MAX  640
+#define HL_PLUMBING_PATTERNS_MAX  704
 #define HL_PLUMBING_OF_OTHERS_MAX 192 /* of these, those of guests and allocators */
 
 /* The patterns by their first byte: indices from 1; 0 ends a list. */

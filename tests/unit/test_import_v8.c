@@ -5,6 +5,7 @@
 #include "base/compiler.h"
 #include "guests.h"
 
+#include <elf.h>
 #include <zstd.h>
 
 #define CALL(name, url, line)                                                              \
@@ -82,6 +83,18 @@ static void must_be_named(const void *bytes, size_t size, const char *what)
 		fail_msg("'%s' where '%s' is expected", said ? said : "nothing", what);
 	assert_int_equal(read_bytes(NULL, bytes, size, &profile), -EBADMSG);
 	assert_non_null(strstr(error.text, what));
+}
+
+static void a_core_file_names_the_verbs_that_read_it(void **state)
+{
+	Elf64_Ehdr header = {.e_ident = ELFMAG, .e_type = ET_CORE};
+	struct hl_import_input program = {
+		.name = "x", .bytes = (uint8_t *)&header, .size = sizeof(header)};
+
+	(void)state;
+	must_be_named(&header, sizeof(header), "heapline heap --core FILE");
+	header.e_type = ET_DYN;
+	assert_null(hl_import_foreign(&program));
 }
 
 static void files_of_other_tools_are_named_not_read_as_folded_text(void **state)
@@ -171,6 +184,7 @@ int main(void)
 		cmocka_unit_test(functions_of_scripts_have_their_bytes_files_and_lines),
 		cmocka_unit_test(bytes_after_the_end_are_ignored),
 		cmocka_unit_test(a_profile_may_end_anywhere),
+		cmocka_unit_test(a_core_file_names_the_verbs_that_read_it),
 		cmocka_unit_test(files_of_other_tools_are_named_not_read_as_folded_text),
 		cmocka_unit_test(long_text_that_begins_with_an_empty_line_is_no_trace),
 		cmocka_unit_test(files_of_guests_that_are_not_read_are_named),

@@ -95,9 +95,11 @@ static int refuse(const struct hl_stop *stop, int code, struct hl_error *err)
 static int seize(struct hl_stop *stop, pid_t tid)
 {
 	int r = HL_ARRAY_RESERVE(stop->threads, stop->capacity, stop->count + 1);
+	struct hl_interrupted_call call = {0};
 
 	if (r < 0)
 		return r;
+	hl_interrupted_call_look(tid, &call);
 	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) < 0) {
 		r = -errno;
 		if (r == -ESRCH || hl_process_has_ended(tid))
@@ -108,8 +110,7 @@ static int seize(struct hl_stop *stop, pid_t tid)
 	size_t at = thread_place(stop, tid);
 	memmove(&stop->threads[at + 1], &stop->threads[at],
 		(stop->count++ - at) * sizeof(*stop->threads));
-	stop->threads[at] = (struct stopped_thread){.tid = tid};
-	hl_interrupted_call_look(tid, &stop->threads[at].call);
+	stop->threads[at] = (struct stopped_thread){.tid = tid, .call = call};
 	return 1;
 }
 

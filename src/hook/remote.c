@@ -245,6 +245,9 @@ int hl_remote_await_interrupt(struct hl_remote *remote, pid_t tid, uint64_t dead
 		if (status >> 16 == PTRACE_EVENT_STOP)
 			return 0;
 		uintptr_t signal = status >> 16 ? 0 : (uintptr_t)WSTOPSIG(status);
+		struct hl_remote_thread *thread = hl_remote_find(remote, tid);
+		if (thread && thread->call.switches)
+			thread->call.switches++;  /* by this stop */
 		if (signal == (SIGTRAP | 0x80)) { /* at a system call, of ours if it is late */
 			const uintptr_t options =
 				PTRACE_O_TRACESYSGOOD; /* no filter is suspended */
@@ -322,6 +325,7 @@ static int seize(struct hl_remote *remote, pid_t tid, struct hl_error *err)
 	struct hl_remote_thread *thread = hl_remote_add(remote, tid);
 	if (!thread)
 		return hl_error_set(err, -ENOMEM, "out of memory");
+	hl_interrupted_call_look(tid, &thread->call);
 	if (hl_remote_trace(PTRACE_SEIZE, tid, 0, (const void *)options) < 0) {
 		int code = -errno;
 		drop(remote, thread, false);
@@ -329,7 +333,6 @@ static int seize(struct hl_remote *remote, pid_t tid, struct hl_error *err)
 			return 0;
 		return refuse_seize(remote, tid, code, err);
 	}
-	hl_interrupted_call_look(tid, &thread->call);
 	return 1;
 }
 

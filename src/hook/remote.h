@@ -43,7 +43,7 @@ struct hl_seccomp_call {
 int hl_remote_open(pid_t pid, struct hl_remote **ret_remote, struct hl_error *err);
 
 /*
- * For a program from its first instruction on. hl_remote_catch() has ${child} that
+ * For a program from its first instruction on. hl_remote_catch() has ${child}, which
  * is about to execute a program, stop where that program begins; hl_remote_open_caught() waits for
  * that. Its thread then stays stopped, whatever is asked of it, until hl_remote_release(); after an
  * error or hl_remote_free() it has been killed before its first instruction. If heapline ends it

@@ -6,6 +6,7 @@
 #include "process/call.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -75,7 +76,8 @@ static bool mend_result(pid_t tid, struct hl_thread_registers *registers)
 
 /* ---- where the kernel settles how a call ends ---- */
 
-#define SWITCHES "\nvoluntary_ctxt_switches:"
+#define SWITCHES	   "\nvoluntary_ctxt_switches:"
+#define SIGNAL_BIT(number) (UINT64_C(1) << ((number)-1))
 
 /* The number behind ${key} in the thread's status; 0: it has none. */
 static uint64_t status_number(pid_t tid, const char *key, int base)
@@ -119,8 +121,9 @@ bool hl_interrupted_call_mend(pid_t tid, struct hl_interrupted_call *call,
 
 	if (!HL_SETTLED_CALL_BYTES)
 		return mend_result(tid, registers);
+	bool has_ended = has_ended_early(tid, call, registers);
 	call->pc = *pc;
-	if (has_ended_early(tid, call, registers)) {
+	if (has_ended) {
 		*result = call->first;
 		*pc -= HL_SETTLED_CALL_BYTES;
 	} else if (hl_thread_may_restart(registers) && has_filter(tid)) {
@@ -133,15 +136,27 @@ bool hl_interrupted_call_mend(pid_t tid, struct hl_interrupted_call *call,
 	return true;
 }
 
+/* Whether one of the signals that the stopped thread is about to take, with ${signal} if that is not 0, runs a handler or ends the process.
+ * Others have come as well, since a traced thread gets even what it ignores, and the kernel goes on with the call after them. */
+static bool ends_call(pid_t tid, int signal)
+{
+	const uint64_t mild = SIGNAL_BIT(SIGCHLD) | SIGNAL_BIT(SIGCONT) | SIGNAL_BIT(SIGURG) |
+			      SIGNAL_BIT(SIGWINCH) | SIGNAL_BIT(SIGSTOP) | SIGNAL_BIT(SIGTSTP) |
+			      SIGNAL_BIT(SIGTTIN) | SIGNAL_BIT(SIGTTOU);
+	uint64_t waiting =
+		status_number(tid, "\nSigPnd:", 16) | status_number(tid, "\nShdPnd:", 16);
+
+	waiting &= ~status_number(tid, "\nSigBlk:", 16);
+	waiting |= signal ? SIGNAL_BIT(signal) : 0;
+	return waiting & ~status_number(tid, "\nSigIgn:", 16) &
+	       (status_number(tid, "\nSigCgt:", 16) | ~mild);
+}
+
 void hl_interrupted_call_go_on(pid_t tid, const struct hl_interrupted_call *call, int signal)
 {
 	struct hl_thread_registers registers;
 
-	if (!call->mended_pc)
-		return;
-	uint64_t waiting =
-		status_number(tid, "\nSigPnd:", 16) | status_number(tid, "\nShdPnd:", 16);
-	if ((!signal && !(waiting & ~status_number(tid, "\nSigBlk:", 16))) ||
+	if (!call->mended_pc || !ends_call(tid, signal) ||
 	    hl_thread_registers_read(tid, &registers) < 0 ||
 	    *hl_thread_registers_pc(&registers) != call->mended_pc)
 		return;

@@ -250,7 +250,7 @@ struct hl_interrupted_call {
 	uint64_t mended_pc; /* 0: nothing was changed, or is to be set back */
 };
 
-/* Before the thread is interrupted. ${ret_call} is zeroed. */
+/* Before the thread is traced: from then on signals that it ignores end its call, too. ${ret_call} is zeroed. */
 void hl_interrupted_call_look(pid_t tid, struct hl_interrupted_call *ret_call);
 
 /*

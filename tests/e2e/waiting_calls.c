@@ -6,6 +6,8 @@
  *	waiting_calls [kill | fail [brief]]	under a seccomp filter that ends it for restart_syscall(2), or
  *						fails that, which nobody here calls; brief: in waits of 1 ms, one after
  *						the other, that the kernel would continue so
+ *
+ * Meanwhile its child sends SIGURG, which is ignored, to each thread: to one that is traced it comes all the same.
  */
 #include <errno.h>
 #include <linux/aio_abi.h>
@@ -14,6 +16,7 @@
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -236,11 +239,14 @@ static const struct wait {
 	{"pause", pause},
 };
 
+static _Atomic pid_t threads[sizeof(waits) / sizeof(waits[0])];
+
 static void *stay(void *context)
 {
 	const struct wait *wait = context;
 	int result;
 
+	threads[wait - waits] = (pid_t)syscall(SYS_gettid);
 	do
 		result = wait->call();
 	while (is_brief && (result == 0 || errno == ETIMEDOUT));
@@ -268,6 +274,19 @@ static int forbid_restarts(bool is_fatal)
 	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
 }
 
+/* Until the parent is no more. */
+static void send_what_is_ignored(pid_t parent, size_t count)
+{
+	const struct timespec pause_between = {.tv_nsec = BRIEF_MS * 1000000};
+
+	while (getppid() == parent) {
+		for (size_t i = 0; i < count; i++)
+			syscall(SYS_tgkill, parent, threads[i], SIGURG);
+		nanosleep(&pause_between, NULL);
+	}
+	_exit(0);
+}
+
 int main(int argc, char **argv)
 {
 	sigset_t set;
@@ -289,13 +308,18 @@ int main(int argc, char **argv)
 	syscall(SYS_io_setup, 1, &requests);
 	if (pipe(ends) < 0)
 		return 2;
-	for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++) {
+	const size_t count = is_brief ? BRIEF_WAITS : sizeof(waits) / sizeof(waits[0]);
+	for (size_t i = 0; i < count; i++) {
 		pthread_t thread;
-		if (is_brief && i == BRIEF_WAITS)
-			break;
 		if (pthread_create(&thread, NULL, stay, (void *)(uintptr_t)&waits[i]))
 			return 2;
 	}
+	for (size_t i = 0; i < count; i++)
+		while (!threads[i])
+			sched_yield();
+	const pid_t parent = getpid();
+	if (fork() == 0)
+		send_what_is_ignored(parent, count);
 	puts("ready");
 	fflush(stdout);
 	while (read(STDIN_FILENO, &byte, 1) > 0)

@@ -131,13 +131,13 @@ uint64_t hl_remote_make_frame(const struct hl_remote *remote,
 
 /* ---- calls ---- */
 
-/* Below the frame lie the gadgets that a system call, and a function, return to. */
 bool hl_remote_keeps_state(pid_t tid)
 {
 	(void)tid;
 	return true;
 }
 
+/* Below the frame lie the gadgets that a system call, and a function, return to. */
 void hl_remote_begin(struct hl_thread_registers *registers, const struct hl_gadgets *gadgets,
 		     uint64_t frame, uint64_t pc)
 {

@@ -3,7 +3,7 @@
 #include "process/process.h"
 
 #include "base/compiler.h"
-#include "process/call.h"
+#include "process/registers.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -160,21 +160,6 @@ static void frames_of_generated_code_have_their_record_at_the_end(void **state)
 	}
 }
 
-static void calls_are_known_by_their_instructions(void **state)
-{
-	(void)state;
-	/* bl -16, blr x19, br x19 */
-	static const uint32_t code[] = {0x97fffffc, 0xd63f0260, 0xd61f0260};
-	uint64_t at = (uint64_t)code;
-
-	assert_int_equal(hl_arch_call_target(at), at - 16);
-	assert_int_equal(hl_arch_call_target(at + 4), 0);
-	assert_int_equal(hl_arch_call_target(at + 1), 0);
-	assert_true(hl_arch_is_after_call(at + 4));
-	assert_true(hl_arch_is_after_call(at + 8));
-	assert_false(hl_arch_is_after_call(at + 12));
-}
-
 static void steps_leave_code_without_rules_by_records(void **state)
 {
 	(void)state;
@@ -279,7 +264,6 @@ int main(void)
 		cmocka_unit_test(steps_drop_signatures),
 		cmocka_unit_test(frames_may_be_larger_than_rules_reach_from_their_ends),
 		cmocka_unit_test(frames_of_generated_code_have_their_record_at_the_end),
-		cmocka_unit_test(calls_are_known_by_their_instructions),
 		cmocka_unit_test(steps_leave_code_without_rules_by_records),
 		cmocka_unit_test(steps_through_a_signal_into_a_function_without_a_frame),
 		cmocka_unit_test(trampolines_of_signals_are_known),

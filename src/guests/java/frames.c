@@ -18,6 +18,7 @@
 #include "recorder/modules.h"
 #include "recorder/recorder.h"
 #include "unwind/arch.h"
+#include "unwind/rule_cache.h"
 #include "unwind/saved.h"
 
 #include <string.h>
@@ -240,8 +241,8 @@ static bool is_return(uint64_t pc)
 	bool is_inside;
 	uint64_t blob = blob_of(pc - 1, &is_inside);
 
-	return blob &&
-	       (is_interpreter(blob) || (blob_of(pc - 8, &is_inside) && hl_arch_is_after_call(pc)));
+	return blob && (is_interpreter(blob) || (blob_of(pc - HL_CALL_BYTES, &is_inside) &&
+						 hl_instructions_follow_call((const uint8_t *)pc)));
 }
 
 /* ---- frames ---- */

@@ -3,7 +3,7 @@
 #include "guests/ruby/ruby.h"
 
 #include "base/machine.h"
-#include "unwind/arch.h"
+#include "unwind/rule_cache.h"
 #include "unwind/saved.h"
 
 #include <assert.h>
@@ -275,7 +275,7 @@ HL_READS_STACK uint64_t hl_ruby_generated_frame(const struct hl_ruby *ruby, stru
 			return 0;
 		uint64_t pc = hl_ruby_word(at, 0);
 		if (pc - 8 - ruby->api.start < ruby->api.end - 8 - ruby->api.start &&
-		    hl_arch_is_after_call(pc))
+		    hl_instructions_follow_call((const uint8_t *)pc))
 			return 8 * (uint64_t)i;
 	}
 	return 0;

@@ -2,8 +2,8 @@
 /* Which layout an interpreter has, and where in its module its loop is; see ruby.h. */
 #include "guests/ruby/ruby.h"
 
-#include "unwind/arch.h"
 #include "unwind/cfi.h"
+#include "unwind/rule_cache.h"
 
 #include <elf.h>
 #include <string.h>
@@ -102,8 +102,10 @@ static bool find_main(struct hl_ruby *ruby, struct range text)
 {
 	struct range loop = {ruby->loop_start, ruby->loop_end}, found = {0};
 
-	for (uint64_t at = text.begin; at + 5 <= text.end; at++) {
-		if (hl_arch_call_target(at) != loop.begin || holds(loop, at) || holds(found, at))
+	for (uint64_t end = text.begin + HL_CALL_BYTES; end <= text.end; end++) {
+		uint64_t at = end - 1;
+		if (hl_instructions_called((const uint8_t *)end, end) != loop.begin ||
+		    holds(loop, at) || holds(found, at))
 			continue;
 		struct range caller = function_of(&ruby->api, at);
 		if (!caller.begin)

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <sys/user.h>
@@ -20,7 +21,7 @@ struct hl_thread_registers {
 	uint64_t thread;	       /* tpidr_el0 */
 	uint64_t
 		in_call; /* whether the stop has ended a system call, or the call is made again after it */
-	uint64_t mark; /* bits of the program counter, which has none in pc: see process/call.h */
+	uint64_t mark; /* bits of the program counter, which has none in pc: see hl_thread_mark() */
 };
 
 /* Members, see process/thread_registers.h. */
@@ -82,6 +83,37 @@ static inline bool hl_thread_registers_is_scratch(size_t word)
 {
 	return word <= 18;
 }
+
+/* ---- the system call that a stop interrupts: the kernel settles how it ends before a tracer sees the thread ---- */
+
+#define HL_SETTLED_CALL_BYTES 4u /* of its instruction; 0: the kernel does not do so */
+
+static inline uint64_t hl_thread_call_number(const struct hl_thread_registers *registers)
+{
+	return registers->x[8];
+}
+
+/* Whether the thread is at the instruction of a call that the kernel may continue by restart_syscall(2), or make again. */
+static inline bool hl_thread_may_restart(const struct hl_thread_registers *registers)
+{
+	const uint64_t number = registers->x[8];
+
+	return registers->in_call && (int64_t)registers->x[0] != -EINTR &&
+	       (number == SYS_nanosleep || number == SYS_clock_nanosleep ||
+		(number == SYS_futex && registers->x[3]));
+}
+
+/*
+ * The thread makes its call again, as if for the first time. The kernel continues a call only where the program counter is as it
+ * left it; so a bit of it is set that the kernel compares, and that the processor drops when the thread goes on (Arm Architecture
+ * Reference Manual, address tagging: TCR_EL1.TBI0, which Linux sets).
+ */
+static inline void hl_thread_mark(struct hl_thread_registers *registers, bool is_marked)
+{
+	registers->mark = is_marked ? HL_PC_MARK : 0;
+}
+
+/* ---- numbers ---- */
 
 /* By their numbers in DWARF (DWARF for the Arm 64-bit Architecture, section 4.1), and those that a function leaves as its
  * caller had them. libdw expects the program counter behind them. */

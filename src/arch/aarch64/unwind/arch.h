@@ -42,22 +42,6 @@ static inline hl_rule hl_arch_rule_of_leaf_frame(uint64_t bytes)
 	return HL_RULE_UNSUPPORTED;
 }
 
-/* Whether the instruction before ${pc} is a call: bl, blr. */
-static inline bool hl_arch_is_after_call(uint64_t pc)
-{
-	uint32_t word = *(const uint32_t *)(pc - 4);
-
-	return word >> 26 == 0x25 || (word & 0xfffffc1f) == 0xd63f0000;
-}
-
-/* Where the direct call at ${at} leads; 0: there is none. */
-static inline uint64_t hl_arch_call_target(uint64_t at)
-{
-	uint32_t word = at & 3 ? 0 : *(const uint32_t *)at;
-
-	return word >> 26 == 0x25 ? at + (uint64_t)(int64_t)((int32_t)(word << 6) >> 4) : 0;
-}
-
 /* Without branches: which of the cases a frame is cannot be predicted. */
 static inline struct hl_arch_plain hl_arch_plain_step(hl_rule rule, uint64_t sp, uint64_t bp)
 {

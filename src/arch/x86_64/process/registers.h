@@ -54,6 +54,30 @@ static inline bool hl_thread_registers_is_scratch(size_t word)
 	       word <= offsetof(struct user_regs_struct, orig_rax) / 8;
 }
 
+/* ---- the system call that a stop interrupts: a tracer sees its result before the kernel settles how it ends ---- */
+
+#define HL_SETTLED_CALL_BYTES 0u
+
+static inline uint64_t hl_thread_call_number(const struct hl_thread_registers *registers)
+{
+	return registers->orig_rax;
+}
+
+/* Not needed. */
+static inline bool hl_thread_may_restart(const struct hl_thread_registers *registers)
+{
+	(void)registers;
+	return false;
+}
+
+static inline void hl_thread_mark(struct hl_thread_registers *registers, bool is_marked)
+{
+	(void)registers;
+	(void)is_marked;
+}
+
+/* ---- numbers ---- */
+
 /* By their numbers in DWARF (System V ABI x86-64, figure 3.36), and those that a function leaves as its caller had them. */
 #define HL_DWARF_SP	   7
 #define HL_DWARF_REGISTERS 17

@@ -33,31 +33,6 @@ static inline hl_rule hl_arch_rule_of_leaf_frame(uint64_t bytes)
 	return HL_RULE_SP | bytes / 8 << 24;
 }
 
-/* Whether the instruction before ${pc} is a call, of 2 to 7 bytes: of an address relative to it, of what a register has, or of
- * memory to which one points. */
-static inline bool hl_arch_is_after_call(uint64_t pc)
-{
-	const uint8_t *code = (const uint8_t *)pc;
-
-	return code[-5] == 0xe8 || (code[-2] == 0xff && (code[-1] & 0xf8) == 0xd0) ||
-	       (code[-3] == 0xff && (code[-2] & 0xf8) == 0x50) ||
-	       (code[-4] == 0xff && (code[-3] & 0xf8) == 0x50) ||
-	       (code[-6] == 0xff && (code[-5] & 0xf8) == 0x90) ||
-	       (code[-7] == 0xff && (code[-6] & 0xf8) == 0x90);
-}
-
-/* Where the direct call at ${at} leads; 0: there is none. */
-static inline uint64_t hl_arch_call_target(uint64_t at)
-{
-	struct __attribute__((packed)) {
-		uint8_t call;
-		int32_t distance;
-	} code;
-
-	__builtin_memcpy(&code, (const void *)at, sizeof(code));
-	return code.call == 0xe8 ? at + sizeof(code) + (uint64_t)(int64_t)code.distance : 0;
-}
-
 /* Without branches: which of the cases a frame is cannot be predicted. */
 static inline struct hl_arch_plain hl_arch_plain_step(hl_rule rule, uint64_t sp, uint64_t bp)
 {

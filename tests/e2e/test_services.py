@@ -238,8 +238,19 @@ class Refused(attaching.TestCase):
         return result.stderr
 
     def test_a_process_that_is_not_recorded(self):
-        with subprocess.Popen(["sleep", "60"]) as process:
+        process = subprocess.Popen([harness.program("lua_services"), SCRIPT], text=True,
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        with process:
+            self.assertEqual(process.stdout.readline(), "ready\n")
             self.assertIn(f"'heapline attach -p {process.pid}' records it", self.refuse(process.pid))
+            process.kill()
+
+    def test_a_process_without_lua_is_not_to_be_recorded_for_it(self):
+        with subprocess.Popen(["sleep", "60"]) as process:
+            said = self.refuse(process.pid)
+            self.assertIn("none of its files has Lua", said)
+            self.assertIn(f"'heapline heap -p {process.pid}' shows where its memory is", said)
+            self.assertNotIn("attach", said)
             process.kill()
 
     def test_a_program_without_services_and_types(self):

@@ -5,9 +5,12 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/index.h"
+#include "elf/elf.h"
 #include "guests/lua/live_states.h"
+#include "guests/traits.h"
 #include "heap/owners/owner_table.h"
 #include "heap/owners/owners.h"
+#include "process/maps.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -475,6 +478,38 @@ static int read_all(pid_t pid, const struct hl_resident *resident, struct hl_ser
 	return r;
 }
 
+static bool has_lua(Elf *elf)
+{
+	uint64_t address;
+
+	if (hl_elf_find_symbol(elf, HL_ELF_DYNSYM | HL_ELF_SYMTAB, hl_guest_traits_lua.exported,
+			       &address))
+		return true;
+	for (const struct hl_guest_mark *mark = hl_guest_traits_lua.marks; mark->text; mark++)
+		if (hl_elf_has_text(elf, mark->text))
+			return true;
+	return false;
+}
+
+/* Whether a recorder may see services, or states, in process ${pid}: a file of it has Lua, or could not be read. */
+static bool may_have_lua(pid_t pid)
+{
+	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
+
+	if (hl_maps_read(pid, &maps, NULL) < 0)
+		return true;
+	for (size_t i = 0; i < maps.count; i++) {
+		const struct hl_map *map = &maps.maps[i];
+		if (!map->inode || !(map->flags & HL_MAP_EXEC))
+			continue;
+		HL_CLOSED int fd = hl_maps_open_file(pid, map);
+		HL_CLEANUP(hl_elf_cleanup) Elf *elf = fd < 0 ? NULL : hl_elf_open(fd);
+		if (fd < 0 || (elf && has_lua(elf)))
+			return true;
+	}
+	return false;
+}
+
 int hl_services_read(pid_t pid, struct hl_services **ret_services, struct hl_error *err)
 {
 	const struct hl_heap_settings settings = {0};
@@ -484,6 +519,14 @@ int hl_services_read(pid_t pid, struct hl_services **ret_services, struct hl_err
 	int r = services ? hl_process_facts_read(pid, &services->process, err) : -ENOMEM;
 	if (r == 0)
 		r = hl_resident_read(pid, &settings, &resident, err);
+	if (r == -ENODATA && err && !may_have_lua(pid)) {
+		err->text[0] = '\0';
+		hl_error_set(err, r,
+			     "cannot show services of process %d: none of its files has Lua, and a "
+			     "recorder would see neither services nor states; 'heapline heap -p "
+			     "%d' shows where its memory is",
+			     (int)pid, (int)pid);
+	}
 	if (r == 0)
 		r = read_all(pid, resident, services, err);
 	hl_resident_free(resident);

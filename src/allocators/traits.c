@@ -143,8 +143,7 @@ const struct hl_allocator_traits hl_allocator_traits[] = {
 		.name = "Go's runtime",
 		.library = "libgo.",
 		.inside = "\xff Go buildinf:",
-		.profiles = "its own profiles (net/http/pprof, /debug/pprof/heap) open in "
-			    "'heapline top'",
+		.profiles = HL_GO_PROFILES,
 		.hides_calls = true,
 	},
 	{

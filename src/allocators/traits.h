@@ -94,6 +94,9 @@ enum hl_introspected {
 	HL_INTROSPECTED_TCMALLOC, /* sums alone */
 };
 
+/* How a Go program reports what it allocates: a clause of a sentence. */
+#define HL_GO_PROFILES "its own profiles (net/http/pprof, /debug/pprof/heap) open in 'heapline top'"
+
 /* Those that answer, in a sentence; ${AND}: "and" or "or". */
 #define HL_ALLOCATORS_THAT_ANSWER(AND) "jemalloc, mimalloc " AND " tcmalloc"
 

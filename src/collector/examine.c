@@ -125,9 +125,8 @@ static struct hl_examined refuse_static(Elf *elf)
 	if (has_section(elf, ".go.buildinfo"))
 		return refuse("it is a Go program without C code, whose runtime allocates without "
 			      "malloc",
-			      "its own profiles (net/http/pprof, /debug/pprof/heap) open in "
-			      "'heapline top'; while it runs 'heapline pgfault -p PID' traces its "
-			      "pages");
+			      HL_GO_PROFILES "; while it runs 'heapline pgfault -p PID' traces "
+					     "its pages");
 	if (has_section(elf, ".fpcdata"))
 		return refuse(
 			"it is a Free Pascal program whose memory manager does not call malloc",

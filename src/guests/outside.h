@@ -30,6 +30,7 @@ struct hl_inuse_labels;
 struct hl_memory;
 struct hl_option;
 struct hl_pages;
+struct hl_process_facts;
 struct hl_strings;
 
 /* What labels of live blocks say. */
@@ -77,6 +78,15 @@ struct hl_guest_division {
 	const char *remedy; /* what gives the free part back */
 };
 
+#define HL_GUEST_ADVICE_MAX 512
+
+/* How a runtime itself reports the memory that it maps. */
+struct hl_guest_advice {
+	char command[HL_GUEST_ADVICE_MAX]; /* of heapline; "": there is none for this process */
+	const char *
+		what; /* a clause: what that shows, to follow the command; or why there is none, and what helps */
+};
+
 /* Memory that a guest maps, and cuts into blocks of its own. */
 struct hl_guest_pools {
 	const char *name;      /* in the balance of RSS: "... objects"; NULL: it has none */
@@ -101,6 +111,8 @@ struct hl_guest_outside {
 	} labels[HL_GUEST_LABELS];
 	struct hl_guest_pools pools;
 	struct hl_guest_pools other_pools; /* for other blocks; NULL as the name: there are none */
+	/* Of memory that no pools name. False: the process of ${facts} has no such runtime, and ${ret_advice} is unchanged. */
+	bool (*advise)(const struct hl_process_facts *facts, struct hl_guest_advice *ret_advice);
 	/* Types of objects, by the words that their blocks begin with. */
 	struct {
 		/* *${ret_name}: of the type of the block that begins with ${count} ${words}, in ${names}; unchanged: it is not
@@ -155,7 +167,6 @@ const struct hl_guest_outside *hl_guests_form(const struct hl_guest_request *req
 
 struct hl_doctor;
 struct hl_guest_traits;
-struct hl_process_facts;
 struct hl_verb;
 
 struct hl_guest_tool {

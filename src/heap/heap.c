@@ -310,6 +310,10 @@ static void find_own_memory(const struct hl_memory *memory, struct hl_heap *heap
 	    hl_own_memory_find(heap->process.executable, heap->process.pid, &memory->maps, &own) &&
 	    !own.is_objects)
 		memcpy(heap->own_memory, own.what, sizeof(own.what));
+	for (size_t i = 0; !heap->from_core && hl_guests_outside[i]; i++)
+		if (hl_guests_outside[i]->advise &&
+		    hl_guests_outside[i]->advise(&heap->process, &heap->advice))
+			break;
 }
 
 /* Asks the guest whose pools are the largest part of what is mapped how they divide. Without an answer the report is as good. */

@@ -253,7 +253,8 @@ struct hl_heap {
 	} pools;
 	char own_memory
 		[HL_OWN_MEMORY_MAX]; /* that 'attach' records, in mappings without an owner; "": not known */
-	bool has_services;	     /* to which 'attach' says what belongs */
+	struct hl_guest_advice advice; /* of a guest, for those; what: NULL: there is none */
+	bool has_services;	       /* to which 'attach' says what belongs */
 	bool has_scripts; /* whose functions 'attach' names, and a trace from outside does not */
 	uint64_t chunks, rereads, abandoned; /* places read again; given up */
 	struct hl_heap_note *notes;

@@ -85,6 +85,9 @@ void hl_heap_emit_notes(struct hl_emit *emit, const struct hl_heap *heap);
 /* Whether ${part}, as the report names it, are objects that a runtime's collector moves, and no recorder sees. */
 bool hl_heap_is_collected(const char *part);
 
+/* How the program itself reports who allocates ${part}, as the report names it: a clause; or NULL. */
+const char *hl_heap_profiles(const char *part);
+
 /* The first of the questions, see heap_answers.c: whether it is a leak. In tables alone. */
 void hl_heap_verdict_emit(struct hl_emit *emit, const struct hl_heap *heap);
 

@@ -65,7 +65,10 @@ static void say_who_allocates(struct figures *of)
 	if (of->heap->from_core)
 		say(of, "a recording of the program ('heapline record') shows who allocates");
 	else if (of->heap->rss.recorder_bytes)
-		say(of, "'heapline allocations %s' shows who allocated it", of->target);
+		say(of, "%s%s%s'heapline allocations %s' shows who allocated it",
+		    of->heap->has_services ? "'heapline services " : "",
+		    of->heap->has_services ? of->target : "",
+		    of->heap->has_services ? "' shows which service has it, and " : "", of->target);
 	else if (of->heap->has_services)
 		say(of,
 		    "'heapline attach %s -d 60 -o FILE' records it, then 'heapline top --by "
@@ -103,9 +106,22 @@ bool hl_heap_is_collected(const char *part)
 	       !strcmp(part, hl_rss_anonymous_name(HL_ANONYMOUS_JAVA));
 }
 
+const char *hl_heap_profiles(const char *part)
+{
+	return strcmp(part, hl_rss_anonymous_name(HL_ANONYMOUS_GO)) == 0 ? HL_GO_PROFILES : NULL;
+}
+
 /* What lists the objects of a runtime whose heap ${name} is, by type. False: it is not a heap of those. */
 static bool say_objects(struct figures *of, const char *name)
 {
+	for (size_t kind = HL_ANONYMOUS_GUESTS; kind < HL_ANONYMOUS_V8; kind++)
+		if (name == hl_rss_anonymous_name(kind)) {
+			say(of, "; 'heapline heap %s %s", of->target,
+			    hl_rss_pools(kind)->listed_by);
+			return true;
+		}
+	if (of->heap->from_core)
+		return false;
 	if (name == hl_rss_anonymous_name(HL_ANONYMOUS_JAVA))
 		say(of, "; 'jcmd %d GC.class_histogram' lists Java objects by class",
 		    of->heap->process.pid);
@@ -114,6 +130,16 @@ static bool say_objects(struct figures *of, const char *name)
 	else
 		return false;
 	return true;
+}
+
+static void say_advice(struct figures *of)
+{
+	const struct hl_guest_advice *advice = &of->heap->advice;
+
+	if (advice->command[0])
+		say(of, "; '%s' %s", advice->command, advice->what);
+	else
+		say(of, "; %s", advice->what);
 }
 
 /* How the code, or the objects, behind the largest part that is not malloc's are seen. */
@@ -135,6 +161,8 @@ static void say_who_maps(struct figures *of, const char *name, uint64_t bytes)
 		    "; pools have cut %s of pieces that are in use from such memory: 'heapline "
 		    "allocations %s' shows who allocated them",
 		    HL_HEAP_BYTES(rss->piece_bytes), of->target);
+	else if (of->heap->advice.what && name == hl_rss_anonymous_name(HL_ANONYMOUS_OTHER))
+		say_advice(of);
 	else if (is_recorded(name) && !rss->recorder_bytes)
 		say(of, "; 'heapline attach %s -d 60' records who allocates and keeps it",
 		    of->target);
@@ -142,8 +170,12 @@ static void say_who_maps(struct figures *of, const char *name, uint64_t bytes)
 		 name == hl_rss_anonymous_name(HL_ANONYMOUS_OTHER))
 		say(of, "; 'heapline attach %s -d 60' records %s", of->target,
 		    of->heap->own_memory);
-	else if (!say_objects(of, name))
+	else if (!say_objects(of, name)) {
 		say(of, "; 'heapline pgfault %s 60' shows the code that makes it grow", of->target);
+		/* A note says it of a heap that is not walked. */
+		if (hl_heap_profiles(name) && !of->heap->unwalked.allocator)
+			say(of, "; %s", hl_heap_profiles(name));
+	}
 }
 
 /* ---- 1: leak, retention or fragmentation? ---- */
@@ -479,13 +511,10 @@ static const char *what_else_there_is(struct figures *of)
 	    part_bytes <= largest_of_heap(of->heap))
 		say_who_maps(of, name, part_bytes);
 	/* How those who own a runtime's objects see them. */
-	for (size_t kind = HL_ANONYMOUS_GUESTS; kind < HL_ANONYMOUS_V8; kind++)
-		if (is_percent(rss->anonymous[kind], rss->rss_bytes, MUCH_PERCENT))
-			say(of, "; 'heapline heap -p %d %s", of->heap->process.pid,
-			    hl_rss_pools(kind)->listed_by);
-	for (size_t i = HL_ANONYMOUS_V8; i <= HL_ANONYMOUS_JAVA; i++)
+	for (size_t i = HL_ANONYMOUS_GUESTS; i <= HL_ANONYMOUS_JAVA; i++)
 		if (is_percent(rss->anonymous[i], rss->rss_bytes, MUCH_PERCENT) &&
-		    hl_rss_anonymous_name(i) != name)
+		    (hl_rss_anonymous_name(i) != name || of->heap->from_core ||
+		     (is_recorded(name) && !rss->recorder_bytes)))
 			say_objects(of, hl_rss_anonymous_name(i));
 	return of->text;
 }
@@ -604,6 +633,9 @@ static void emit_verdict(struct hl_emit *emit, struct figures *of)
 	hl_emit_integer(emit, "pinned_bytes", hl_heap_number(of->pinned_bytes));
 	hl_emit_text(emit, "purge", of->purge);
 	hl_emit_object_end(emit);
+	if (hl_emit_is_json(emit) && of->part == hl_rss_anonymous_name(HL_ANONYMOUS_OTHER) &&
+	    of->heap->advice.command[0])
+		hl_emit_next(emit, of->heap->advice.command);
 }
 
 /* "no" is an answer to what is not worth a line. */

@@ -138,6 +138,7 @@ void hl_why_find_grown_part(struct hl_why_facts *facts, const json_t *before, co
 			facts->grown_part_bytes = gain;
 			HL_WHY_KEEP(facts->grown_part, part);
 			facts->is_collected = hl_heap_is_collected(part);
+			facts->profiles = hl_heap_profiles(part);
 		}
 	}
 }

@@ -195,6 +195,11 @@ static bool touches_more(const struct hl_why_facts *facts)
 	return has_grower(facts) && !strcmp(facts->source, "pgfault");
 }
 
+static bool touches_profiled(const struct hl_why_facts *facts)
+{
+	return touches_more(facts) && facts->profiles;
+}
+
 /* Before a process ended, of which no second look tells how much it grew. */
 static bool grew_until_end(const struct hl_why_facts *facts)
 {
@@ -267,7 +272,7 @@ static bool always(const struct hl_why_facts *facts)
 
 /* ---- the table ---- */
 
-/* In sentences: %l the line, %f the grower's leaf, %h the holder, %v holds, %n the neighbour, %m the file in memory, %p the part that grew, %g the group, %u what
+/* In sentences: %l the line, %o how the program itself reports who allocates, %f the grower's leaf, %h the holder, %v holds, %n the neighbour, %m the file in memory, %p the part that grew, %g the group, %u what
  * returns free memory, %t "-p 4711", %i the neighbour's number; bytes: %G grown a second, %B gained, %O by the part that grew, %L lost, %C page cache, %N gained by the
  * neighbour, %P pinned, %R returnable, %H headers, %K not touched. */
 /* clang-format off */
@@ -313,6 +318,9 @@ static const struct rule {
 	{HL_WHY_RETENTION, HL_WHY_LIKELY, retains_what_grows,
 	 "free memory grows, not what is live: the allocator keeps what was freed for the next requests",
 	 "%u returns it, if the program calls it", "heapline heap %t --arenas"},
+	{HL_WHY_GROWTH, HL_WHY_LIKELY, touches_profiled,
+	 "%l fills %G a second of memory that had not been used before; whether it is a leak or a cache is not known",
+	 "drop what refers to what is not needed any more: %o, and say what is in use", "heapline pgfault %t 60"},
 	{HL_WHY_GROWTH, HL_WHY_LIKELY, touches_more,
 	 "%l fills %G a second of memory that had not been used before; whether it is a leak or a cache is not known",
 	 "free or unmap it where it is not needed any more", "heapline pgfault %t 60"},
@@ -406,6 +414,8 @@ static const char *word_of(const struct hl_why *why, char letter, char text[2 * 
 		return text;
 	case 'm':
 		return facts->memory_file[0] ? facts->memory_file : "shared memory without a name";
+	case 'o':
+		return facts->profiles;
 	case 'p':
 		return facts->grown_part[0] ? facts->grown_part : "of no known part";
 	case 'g':

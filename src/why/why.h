@@ -85,6 +85,8 @@ struct hl_why_facts {
 	char grown_part[64]; /* that gained most */
 	int64_t grown_part_bytes;
 	bool is_collected; /* that part: objects that a runtime's collector moves, of which no recorder knows */
+	const char *
+		profiles; /* how the program itself reports who allocates that part, a clause; or NULL */
 	char memory_file[HL_WHY_TEXT_MAX]; /* the largest of shared memory */
 
 	/* its control group, by pod */

@@ -288,6 +288,18 @@ class Carriers(BeamTest):
         self.assertNotIn("heapline", names)
 
 
+class Heap(BeamTest):
+    """heapline heap leads from the process to its node."""
+
+    def heap(self, node):
+        return harness.report("heap", str(node.process.pid), "-p")
+
+    def test_the_next_command_asks_the_node(self):
+        report = self.heap(self.node)
+        self.assertEqual(report["next"], f"heapline beam --node {self.node.name} carriers")
+        self.assertIn(f"'{report['next']}' shows what each allocator of the node has", json.dumps(report["answers"]))
+
+
 class Allocations(BeamTest):
     """heapline beam allocations"""
 

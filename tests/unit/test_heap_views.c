@@ -376,6 +376,33 @@ static void memory_outside_malloc_has_a_name_and_a_next_command(void **state)
 	expect_answer(&rss, 0, "unknown has 48.0 MiB, at 0x7f0000000000");
 }
 
+static void a_program_that_reports_its_memory_itself_is_named_with_how(void **state)
+{
+	struct hl_heap heap = sample_heap();
+	char *text;
+
+	(void)state;
+	heap.rss = (struct hl_heap_rss){.rss_bytes = 100 * MIB,
+					.live_bytes = 10 * MIB,
+					.anonymous_bytes = 90 * MIB,
+					.anonymous = {[HL_ANONYMOUS_GO] = 90 * MIB}};
+	expect_answer(&heap.rss, 0,
+		      "the code that makes it grow; its own profiles (net/http/pprof");
+	heap.rss.anonymous[HL_ANONYMOUS_GO] = 0;
+	heap.rss.anonymous[HL_ANONYMOUS_OTHER] = 90 * MIB;
+	heap.advice = (struct hl_guest_advice){"heapline ask it", "shows what it has"};
+	assert_int_equal(write_view(view_heap, &heap, false, &text), 0);
+	assert_says(text, "the largest part; 'heapline ask it' shows what it has\n");
+	free(text);
+	assert_int_equal(write_view(view_heap, &heap, true, &text), 0);
+	assert_says(text, "\"next\": \"heapline ask it\"");
+	free(text);
+	heap.advice = (struct hl_guest_advice){"", "a name lets it answer"};
+	assert_int_equal(write_view(view_heap, &heap, false, &text), 0);
+	assert_says(text, "the largest part; a name lets it answer\n");
+	free(text);
+}
+
 static void heaplines_own_memory_is_not_the_answer(void **state)
 {
 	(void)state;
@@ -590,6 +617,7 @@ int main(void)
 		cmocka_unit_test(mappings_have_names_and_the_rest_is_beside),
 		cmocka_unit_test(the_kernels_texts_are_read),
 		cmocka_unit_test(memory_outside_malloc_has_a_name_and_a_next_command),
+		cmocka_unit_test(a_program_that_reports_its_memory_itself_is_named_with_how),
 		cmocka_unit_test(heaplines_own_memory_is_not_the_answer),
 		cmocka_unit_test(memory_of_a_guest_has_its_words),
 		cmocka_unit_test(too_many_arenas_are_a_yes_or_a_no),

@@ -116,6 +116,19 @@ static void what_grows_and_is_lost_is_a_leak(void **state)
 	expect(facts, HL_WHY_CACHE, HL_WHY_LIKELY, "heapline holders -p 4711");
 }
 
+static void what_a_program_profiles_itself_is_named_with_the_line(void **state)
+{
+	struct hl_why_facts facts = growing_of_script();
+
+	(void)state;
+	facts.is_script = false;
+	facts.source = "pgfault";
+	facts.profiles = "its own profiles tell";
+	struct hl_why *why = judged(facts);
+	assert_non_null(strstr(why->remedy, "its own profiles tell"));
+	test_free(why);
+}
+
 static void what_a_collector_moves_has_no_line(void **state)
 {
 	struct hl_why_facts facts = growing_of_script();
@@ -308,6 +321,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_grows_and_is_lost_is_a_leak),
+		cmocka_unit_test(what_a_program_profiles_itself_is_named_with_the_line),
 		cmocka_unit_test(what_a_collector_moves_has_no_line),
 		cmocka_unit_test(one_stack_of_many_is_only_possible),
 		cmocka_unit_test(several_holders_hold),

@@ -14,6 +14,16 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#define HL_BEAM_NODE_MAX 320 /* of a name Erlang takes 255 bytes */
+
+struct hl_process_facts;
+
+/* Whether the process of ${facts} is a BEAM; ${ret_node}: its node as its node() says, "" if it was started without a name. */
+bool hl_beam_find_node(const struct hl_process_facts *facts, char ret_node[HL_BEAM_NODE_MAX]);
+
+/* "heapline beam --node ... carriers", as a shell reads it. */
+void hl_beam_put_command(const char *node, char *command, size_t size);
+
 /* What allocations() distinguishes besides libraries and drivers, from OTP 27 on. */
 enum hl_beam_per {
 	HL_BEAM_PER_PROCESS = 1,

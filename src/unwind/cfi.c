@@ -474,6 +474,9 @@ int hl_cfi_compile(const struct hl_cfi_section *section, uint64_t base, hl_cfi_s
 			return -EINVAL;
 		if (fde.end == fde.begin)
 			continue;
+		/* As glibc's rawmemchr of aarch64, which returns by x15: the functions behind it have rules. */
+		if (cie.return_register != HL_ARCH_RETURN_REGISTER)
+			continue;
 		compilation.is_signal_frame = cie.is_signal_frame;
 		result = hl_cfi_program_run(section, &fde, compile_range, &compilation);
 		if (!result)

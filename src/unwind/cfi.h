@@ -58,7 +58,8 @@ struct hl_cfi_row {
 typedef int hl_cfi_sink_fn(void *context, const struct hl_cfi_row *row);
 
 /*
- * Compiles every FDE of a section. A gap after a function is a row with the rule "no information".
+ * Compiles every FDE of a section, but those of functions that return by another register than the machine's others. A gap after a
+ * function is a row with the rule "no information".
  * Returns 0, the sink's non-zero value, or -EINVAL for a malformed section (rows before the damage
  * have been given).
  */

@@ -226,6 +226,7 @@ static void instructions_say_what_functions_do(void **state)
 					 0x54000061 /* b.ne .+12 */,
 					 0xb4ffffe0 /* cbz x0, .-4 */,
 					 0x36000040 /* tbz w0, #0, .+8 */};
+	static const uint32_t exits[] = {0xd2800ba8 /* mov x8, #93 */, 0xd4000001 /* svc #0 */};
 	const uint8_t *code = (const uint8_t *)calls;
 	struct hl_instructions_part part = {0};
 
@@ -239,6 +240,8 @@ static void instructions_say_what_functions_do(void **state)
 	assert_true(hl_instructions_follow_call_of_register(code + 8));
 	assert_true(hl_instructions_leave_stack(code + 8, 8));
 	assert_false(hl_instructions_leave_stack(code + 12, 8));
+	assert_true(hl_instructions_start_stack((const uint8_t *)exits, 0x1004));
+	assert_false(hl_instructions_start_stack(code + 16, 0x1004));
 	assert_true(hl_instructions_are_padding(code + 15, 9)); /* from the next instruction on */
 	assert_false(hl_instructions_are_padding(code + 12, 12));
 	assert_int_equal(hl_instructions_jump_target(code + 24), (uint64_t)code + 24 + 16);

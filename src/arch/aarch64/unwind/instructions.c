@@ -79,9 +79,10 @@ uint64_t hl_instructions_called(const uint8_t *code, uint64_t address)
 											    : 0;
 }
 
-/* Those who start stacks here return to a function's beginning, or by a frame record that ends with 0. */
+/* musl's clone(): the function of a thread returns to "mov x8, #__NR_exit; svc #0". Others return to a function's beginning, or by a frame
+ * record that ends with 0. */
 bool hl_instructions_start_stack(const uint8_t *code, uint64_t address)
 {
-	(void)code, (void)address;
-	return false;
+	(void)address;
+	return hl_word_at(code) == 0xd2800ba8 && hl_word_at(code + HL_WORD_BYTES) == 0xd4000001;
 }

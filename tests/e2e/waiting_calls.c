@@ -277,7 +277,7 @@ static int forbid_restarts(bool is_fatal)
 /* Until the parent is no more. */
 static void send_what_is_ignored(pid_t parent, size_t count)
 {
-	const struct timespec pause_between = {.tv_nsec = BRIEF_MS * 1000000};
+	const struct timespec pause_between = {.tv_nsec = 5 * BRIEF_MS * 1000000};
 
 	while (getppid() == parent) {
 		for (size_t i = 0; i < count; i++)

@@ -2,6 +2,7 @@
 /* Packs aarch64 frame states into rules; see arch.h. */
 #include "unwind/arch.h"
 
+#include "base/instruction.h"
 #include "base/machine.h"
 #include "unwind/saved.h"
 
@@ -61,13 +62,13 @@ HL_READS_STACK bool hl_arch_returns_from_signal(uint64_t address)
 	       is_trampoline((const uint32_t *)address);
 }
 
-enum { BTI_C = 0xd503245f, PACIASP = 0xd503233f };
+#define PACIASP UINT32_C(0xd503233f)
 
 /* Of "[bti c;] adrp x16; ldr x17, [x16, #N]; add x16, x16, #N; br x17" each. Not the first stub, which has stored two registers before
  * ("stp x16, x30, [sp, #-16]!"). */
 HL_READS_STACK static bool is_in_stub(const uint32_t *code)
 {
-	code += *code == BTI_C;
+	code += *code == HL_BTI_C;
 	for (unsigned i = 0; i < 4; i++, code--)
 		if ((code[0] & 0x9f00001f) == 0x90000010)
 			return code[-1] != 0xa9bf7bf0 && (code[1] & 0xffc003ff) == 0xf9400211 &&
@@ -80,14 +81,14 @@ static bool makes_frame(uint32_t word)
 {
 	bool moves_base = (word & 0x3a800000) == 0x28800000 || (word & 0x3b200400) == 0x38000400;
 
-	return (word & 0xfc000000) == 0x94000000 || (word & 0xfffff000) == 0xd63f0000 ||
+	return HL_IS_CALL(word) || HL_IS(word, 0xfefff000u, 0xd63f0000u) ||
 	       (word & 0xbf80001f) == 0x9100001f || (moves_base && (word >> 5 & 31) == 31);
 }
 
 /* Whether the function begins in this page with a landing pad, or signs x30, and has made no frame yet, as those of the vDSO. */
 HL_READS_STACK static bool is_before_frame(const uint32_t *code)
 {
-	while (*code != BTI_C && *code != PACIASP)
+	while (*code != HL_BTI_C && *code != PACIASP)
 		if (!((uintptr_t)code & 4095) || makes_frame(*--code))
 			return false;
 	return true;

@@ -205,11 +205,11 @@ static int record(const struct request *request, struct hl_attach *attach,
 			 (uint64_t)(request->duration_seconds * (double)HL_NS_PER_SECOND);
 	if (hl_launch_attend(collector, end_ns) < 0)
 		hl_cli_note("out of file descriptors; the recording '%s' ends here", name);
-	/* Its table of blocks leaves with the recorder. Without labels the recording is whole as well. This may take seconds, in
-	 * which the process needs the processor, too. */
+	/* Its table of blocks leaves with the recorder. Without labels the recording is whole as well. */
 	hl_live_labels_read((pid_t)request->pid, &labels);
 	hurry(true);
 	left = hl_attach_detach(attach, HL_RECORD_LEAVE_WAIT_MS, err);
+	hurry(false); /* what follows may take seconds, in which the process needs the processor, too */
 	hl_audit("detach", facts->pid, left);
 	warn_late(attach, collector);
 	hl_collector_finish(collector, &summary);

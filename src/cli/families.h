@@ -204,13 +204,13 @@ struct hl_live_labels {
 	size_t count;
 };
 
-/* Reads what guests know of process ${pid}, as long as its recorder is there: none where they know nothing. */
+/* Reads which blocks process ${pid} has, as long as its recorder is there, of which guests know something: none where they know nothing. */
 void hl_live_labels_read(pid_t pid, struct hl_live_labels *labels);
 
 void hl_live_labels_release(struct hl_live_labels *labels);
 
-/* Adds ${labels}, read from process ${pid} before its recorder left, to its recording in directory ${path}. As above. */
-int hl_live_fill_labels(const char *path, pid_t pid, const struct hl_inuse_labels *labels,
+/* Adds ${labels}, read from process ${pid} before its recorder left, and now completed from what it has in memory, to its recording in directory ${path}. As above. */
+int hl_live_fill_labels(const char *path, pid_t pid, struct hl_inuse_labels *labels,
 			struct hl_error *err);
 
 /* Names services of process ${pid}, which still runs, that its recording in directory ${path} knows by their handles

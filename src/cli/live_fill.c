@@ -305,7 +305,8 @@ static int fill_kind(struct hl_recording_process *process, struct hl_block_owner
 
 	if (r == -ENOENT)
 		return 0;
-	if (r == 0 && (r = label_fill(process, labels)) < 0)
+	if (r == 0 &&
+	    ((r = hl_inuse_labels_complete(labels)) < 0 || (r = label_fill(process, labels)) < 0))
 		hl_error_set(err, r, "%s", strerror(-r));
 	hl_inuse_labels_free(labels);
 	return r;
@@ -488,9 +489,13 @@ void hl_live_labels_release(struct hl_live_labels *labels)
 	*labels = (struct hl_live_labels){0};
 }
 
-int hl_live_fill_labels(const char *path, pid_t pid, const struct hl_inuse_labels *labels,
+int hl_live_fill_labels(const char *path, pid_t pid, struct hl_inuse_labels *labels,
 			struct hl_error *err)
 {
+	int r = hl_inuse_labels_complete(labels);
+
+	if (r < 0)
+		return hl_error_set(err, r, "%s", strerror(-r));
 	return rewrite(path, pid, add_labels, labels, err);
 }
 

@@ -66,7 +66,7 @@ struct hl_guest_service {
 	char name[HL_GUEST_SERVICE_NAME_MAX]; /* "": not known */
 };
 
-/* Reads labels of the blocks that process ${pid} has in use, while it goes on, from pages that are in memory. ${owners}: as
+/* Reads labels, or what they are completed from, of the blocks that process ${pid} has in use, while it goes on, from pages that are in memory. ${owners}: as
  * hl_inuse_labels_open() gives them. 0; or a negative errno with a sentence, -ENOENT when the process has no such runtime. */
 typedef int hl_guest_read_labels_fn(pid_t pid, struct hl_block_owners *owners,
 				    struct hl_inuse_labels **ret_labels, struct hl_error *err);

@@ -30,10 +30,11 @@ struct listed {
 	uint64_t requested;
 };
 
-struct reading {
+struct reading { /* kept by the labels */
 	struct hl_inuse_labels *types;
-	struct hl_python_usage *usage; /* kept by the labels */
-	struct listed *blocks;	       /* in rising order of address */
+	struct hl_memory *memory;
+	struct hl_python_usage *usage;
+	struct listed *blocks; /* in rising order of address */
 	size_t count, capacity;
 	size_t next;	 /* the one whose type is told next */
 	uint32_t *parts; /* by the name of a type, that of its parts; 0: it has had none */
@@ -125,27 +126,47 @@ static int has_python(pid_t pid, const struct hl_block_owners *owners, struct hl
 	return r;
 }
 
-static void free_usage(void *usage)
+static void free_reading(void *kept)
 {
-	hl_python_usage_free(usage);
+	struct reading *reading = kept;
+
+	hl_python_usage_free(reading->usage);
+	hl_memory_free(reading->memory);
+	hl_owner_counts_release(&reading->sums);
+	free(reading->blocks);
+	free(reading->parts);
+	free(reading);
 }
 
-static int read_all(struct hl_memory *memory, struct reading *reading)
+static int complete(struct hl_inuse_labels *types)
 {
-	struct hl_inuse_labels *types = reading->types;
+	struct reading *reading = types->kept;
+	int r = hl_python_usage_each(reading->usage, add, reading);
 
-	types->kept = reading->usage = hl_python_usage_new(memory);
-	types->free_kept = free_usage;
-	if (!types->kept)
-		return -ENOMEM;
-	int r = hl_block_owners_each(types->owners, list, reading);
-	if (r == 0)
-		r = hl_python_usage_each(reading->usage, add, reading);
 	return r == 0 ? make_rows(reading) : r;
 }
 
+static int list_all(pid_t pid, struct hl_inuse_labels *types, struct hl_error *err)
+{
+	struct reading *reading = calloc(1, sizeof(*reading));
+
+	if (!reading)
+		return -ENOMEM;
+	types->kept = reading;
+	types->free_kept = free_reading;
+	types->complete = complete;
+	reading->types = types;
+	reading->sums.shape = (struct hl_log2_shape){.start = 1, .width = 1};
+	int r = has_python(pid, types->owners, err);
+	if (r == 0)
+		r = hl_memory_live_open(pid, &reading->memory, err);
+	if (r == 0 && !(reading->usage = hl_python_usage_new(reading->memory)))
+		r = -ENOMEM;
+	return r == 0 ? hl_block_owners_each(types->owners, list, reading) : r;
+}
+
 /*
- * Reads process ${pid} while it goes on, from pages that are in memory. Labels are types: "list"; of
+ * Lists the blocks of process ${pid} while it goes on; completed, from pages that are in memory. Labels are types: "list"; of
  * blocks that belong to lists "list (parts)". Blocks that are neither objects nor parts of one
  * are in no row. ${owners}: as hl_inuse_labels_open() gives them. 0; or a negative errno with a sentence, -ENOENT
  * when there is no Python.
@@ -154,19 +175,9 @@ static int object_types_read(pid_t pid, struct hl_block_owners *owners,
 			     struct hl_inuse_labels **ret_types, struct hl_error *err)
 {
 	struct hl_inuse_labels *types = hl_inuse_labels_new(HL_TYPE_PROVIDER, owners);
-	struct reading reading = {.types = types, .sums.shape = {.start = 1, .width = 1}};
-	struct hl_memory *memory = NULL;
 	struct hl_error why = {0};
+	int r = types ? list_all(pid, types, &why) : -ENOMEM;
 
-	int r = types ? has_python(pid, owners, &why) : -ENOMEM;
-	if (r == 0)
-		r = hl_memory_live_open(pid, &memory, &why);
-	if (r == 0)
-		r = read_all(memory, &reading);
-	hl_memory_free(memory);
-	hl_owner_counts_release(&reading.sums);
-	free(reading.blocks);
-	free(reading.parts);
 	if (r < 0) {
 		hl_inuse_labels_free(types);
 		return hl_error_set(err, r, "%s", why.text[0] ? why.text : strerror(-r));

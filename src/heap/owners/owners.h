@@ -194,7 +194,18 @@ struct hl_inuse_labels {
 	struct hl_strings own_names;
 	void *kept; /* what has the names, freed by ${free_kept}; or NULL */
 	void (*free_kept)(void *kept);
+	int (*complete)(
+		struct hl_inuse_labels *labels); /* what makes the rows; NULL: they are there */
 };
+
+/* Makes the rows: from the process alone, so that its recorder may have left meanwhile. 0 or a negative errno. */
+static inline int hl_inuse_labels_complete(struct hl_inuse_labels *labels)
+{
+	int r = labels->complete ? labels->complete(labels) : 0;
+
+	labels->complete = NULL;
+	return r;
+}
 
 /* Opens the block table of the recorder in process ${pid}, of which all kinds of labels are read; to be freed.
  * 0; or a negative errno with a sentence, -ENODATA when there is no recorder that knows stacks. */

@@ -55,13 +55,21 @@ asleep() { # all threads of the target; those that wait briefly never are
 		sleep 0.1
 	done
 }
+look() { # by $verb; on a busy machine a thread may stop too late
+	for try in 1 2 3; do
+		heapline $verb -p $target >out.txt 2>err.txt && return
+		status=$?
+		grep -q 'temporarily unavailable\|try again' err.txt || break
+	done
+	return $status
+}
 for filter in '' kill fail 'kill brief'; do
 	start waiting_calls $filter
 	said=0
 	for i in $(seq ${stops:-2}); do
 		for verb in 'heap --stop' leaks 'attach -q -f -d 0.1 -o waits.hl'; do
 			asleep
-			heapline $verb -p $target >out.txt 2>err.txt || { said=$?; break 2; }
+			look || { said=$?; break 2; }
 		done
 	done
 	exec 3>&-

@@ -68,7 +68,7 @@ def main():
             chosen.append(test["name"])
     log = Path(build) / "meson-logs" / "testlog.json"
     log.unlink(missing_ok=True)
-    subprocess.run(["meson", "test", "-C", build, "--no-rebuild", "--num-processes", str(min(os.cpu_count() or 2, 8)), *chosen],
+    subprocess.run(["meson", "test", "-C", build, "--no-rebuild", "-t", "10", "--num-processes", str(min(os.cpu_count() or 2, 8)), *chosen],
                    check=False, stdout=subprocess.DEVNULL)
     records = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     failed = len(chosen) - len(records)

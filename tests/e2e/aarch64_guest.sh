@@ -10,6 +10,34 @@ echo never >/sys/kernel/mm/transparent_hugepage/enabled
 run record heapline record -o known.hl -- known_answer
 run top heapline top --json --plumbing --value alloc --rows 0 known.hl
 
+# Programs that are killed at any moment, and one whose children are recorded, too.
+for i in $(seq ${kills:-12}); do
+	rm -rf killed.hl churned
+	truncate -s 4096 churned
+	mode=log-fast
+	[ $((i % 2)) = 0 ] || mode=mem-fast
+	heapline record -q -f -o killed.hl --mode $mode -- churn churned >err.txt 2>&1 &
+	recorder=$!
+	until target=$(od -A n -t u4 -N 4 churned | tr -d ' ') && [ "$target" != 0 ]; do
+		kill -0 $recorder || break
+		sleep 0.01
+	done
+	usleep $((RANDOM * 4))
+	kill -KILL $target
+	wait $recorder
+	said=$?
+	base64 churned >out.txt
+	say "killed $i" $said out.txt err.txt
+	for value in alloc inuse; do
+		run "$value of killed $i" heapline top --json --plumbing --value $value --rows 0 killed.hl
+	done
+done
+rm -rf killed.hl
+echo storm 20 >storm
+run family sh -c 'heapline record -q -o family.hl -- forking <storm'
+run 'info of family' heapline info --json family.hl
+run 'top of family' heapline top --json --plumbing --value alloc --rows 0 family.hl
+
 # Heaps of running programs, and of those that the kernel wrote to a core file.
 ulimit -c unlimited
 echo core >/proc/sys/kernel/core_pattern
@@ -55,11 +83,11 @@ asleep() { # all threads of the target; those that wait briefly never are
 		sleep 0.1
 	done
 }
-look() { # by $verb; on a busy machine a thread may stop too late
+look() { # by $verb; on a busy machine a thread may stop too late, or be late to leave
 	for try in 1 2 3; do
 		heapline $verb -p $target >out.txt 2>err.txt && return
 		status=$?
-		grep -q 'temporarily unavailable\|try again' err.txt || break
+		grep -q "temporarily unavailable\|try again\|a later 'heapline attach' takes it out" err.txt || break
 	done
 	return $status
 }

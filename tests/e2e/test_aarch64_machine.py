@@ -11,12 +11,14 @@ import collections
 import json
 import os
 import re
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
 import unittest
 
+import churn_ledger
 import harness
 import test_attach
 import test_bpf_stacks
@@ -25,11 +27,12 @@ from test_aarch64 import AARCH64
 
 SUITE = "bookworm"
 ROOT = os.environ.get("HL_ARM64_ROOT", "/")
-PROGRAMS = ("known_answer", "heap_target", "heap_target_static", "leaks", "waiting_calls", "attach_cycles", "attach_target", "streaming", "stacks",
+PROGRAMS = ("known_answer", "churn", "forking", "heap_target", "heap_target_static", "leaks", "waiting_calls", "attach_cycles", "attach_target", "streaming", "stacks",
             "stacks_signed", "gate.so", "walk_trace", "recorded_stacks", "libunwind_compare.so", "coroutines", "cxx_throw", "trace_heap", "pages",
             "pod_parts", "pod_kernel", "grow_parts", "oom_ledger")
 LOADED = [f"usr/lib/aarch64-linux-gnu/{name}" for name in ("libmicrohttpd.so.12", "libunwind.so.8")]  # when they are needed
 COMPARED_MIN = 5000
+STORM, STORM_BLOCKS = 20, 37  # children of forking.c, and what each allocates
 LIBRARIES = ("lib/aarch64-linux-gnu", "usr/lib/aarch64-linux-gnu")
 BOOT_S = 900
 ALL_KINDS = "kept blocks mapped register list tree ring rings inner ended arenas"  # of leaks.c
@@ -114,6 +117,29 @@ class Aarch64Machine(test_kernels.Traces, unittest.TestCase):
                     self.assertEqual(rows.get(answer["function"], {}).get(f"cum_{unit}", 0), answer[f"alloc_{unit}"], answer)
                     compared += 1
         self.assertGreater(compared, 10)
+
+    def test_a_program_that_is_killed_has_its_events(self):
+        kills = [name for name in self.said if name.startswith("killed ")]
+        self.assertGreaterEqual(len(kills), 12)
+        for name in kills:
+            status, ledger, errors = self.said[name]
+            self.assertEqual((status, errors), (128 + signal.SIGKILL, ""), name)
+            ledger = base64.b64decode(ledger)
+            for value in "alloc", "inuse":
+                rows = {row["name"]: row for row in self.report(f"{value} of {name}")["rows"]}
+                for thread, offset in enumerate(churn_ledger.PROGRESS_OFFSETS):
+                    begun, done = struct.unpack_from("<QQ", ledger, offset)
+                    before, after = churn_ledger.counts_after(done), churn_ledger.counts_after(begun)
+                    for unit in "bytes", "objects":
+                        key = f"{value}_{unit}"
+                        self.assertIn(rows.get(f"churn_{thread}", {}).get(f"cum_{unit}", 0), (before[key], after[key]), (name, key, begun, done))
+
+    def test_children_of_a_recorded_program_count_exactly(self):
+        status, output, errors = self.said["family"]
+        self.assertEqual((status, output), (0, "ready\n0\n"), errors)
+        self.assertEqual(len(self.report("info of family")["rows"]), 1 + STORM)
+        rows = {row["name"]: row for row in self.report("top of family")["rows"]}
+        self.assertEqual(rows["allocate"]["flat_objects"], STORM * STORM_BLOCKS)
 
     def test_stacks_in_the_kernel_equal_the_recorders(self):
         compared = 0

@@ -149,7 +149,8 @@ static hl_rule rule_in_gap(const struct hl_unwind_module *module, const struct h
 							       in.end, pc, &begin, &end) == 0
 					     : find_gap_in_rows(module, file, pc, &begin, &end);
 	if (!is_found)
-		return HL_RULE_UNSUPPORTED;
+		return follows_call && HL_ARCH_CALLERS_HAVE_RECORDS ? HL_RULE_FRAME_POINTER
+								    : HL_RULE_UNSUPPORTED;
 	if (end - begin >= HL_CFI_GENERATED_BYTES_MIN)
 		return follows_call ? HL_RULE_FRAME_POINTER : HL_RULE_UNSUPPORTED;
 	if (has_frame_pointer_in_gap(module, begin, pc))

@@ -22,6 +22,8 @@
 /* x29 points at a frame record, which does not say where its frame ends. The caller's own record mostly lies where its stack
  * pointer is, as gcc has it, or its rule does not use that, as clang's. */
 #define HL_RULE_FRAME_POINTER HL_RULE_DEREF_BP
+#define HL_ARCH_CALLERS_HAVE_RECORDS \
+	true /* musl's functions, of which nothing else is known, too */
 
 /* The frame record lies at the end of the frame, as in code that runtimes generate: CFA = x29 + 16. */
 #define HL_RULE_OUTER_RECORD                                                                \

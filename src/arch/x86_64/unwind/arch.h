@@ -14,6 +14,8 @@
 #define HL_ARCH_BP_REGISTER	6u
 #define HL_ARCH_RETURN_REGISTER 16u
 
+#define HL_ARCH_CALLERS_HAVE_RECORDS false
+
 /* CFA = rbp + 16, the caller's rbp at CFA - 16: what push %rbp; mov %rsp,%rbp makes. */
 #define HL_RULE_FRAME_POINTER \
 	(HL_RULE_BP | (uint64_t)HL_BP_CFA << 4 | UINT64_C(0xffe) << 12 | UINT64_C(2) << 24)

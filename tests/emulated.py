@@ -66,6 +66,8 @@ def main():
             print(f"{test['name']} ... skipped '{reason}'")
         else:
             chosen.append(test["name"])
+    if not chosen:
+        sys.exit(f"no test has a name of these: {' '.join(wanted)}")
     log = Path(build) / "meson-logs" / "testlog.json"
     log.unlink(missing_ok=True)
     subprocess.run(["meson", "test", "-C", build, "--no-rebuild", "-t", "10", "--num-processes", str(min(os.cpu_count() or 2, 8)), *chosen],

@@ -285,7 +285,7 @@ static const char *late_reason(pid_t tid)
 	return "waits in the kernel, where it cannot be interrupted";
 }
 
-static int refuse_late(const struct hl_remote *remote, pid_t tid, struct hl_error *err)
+int hl_remote_refuse_late(const struct hl_remote *remote, pid_t tid, struct hl_error *err)
 {
 	if (hl_process_is_frozen(remote->pid))
 		return hl_error_set(err, -EAGAIN, "cannot stop process '%d': " HL_PROCESS_FROZEN,
@@ -445,7 +445,7 @@ int hl_remote_stop_one(struct hl_remote *remote, struct hl_error *err)
 	if (r == -ESRCH)
 		return refuse_ended(remote, err);
 	if (r == -EAGAIN)
-		return refuse_late(remote, remote->pid, err);
+		return hl_remote_refuse_late(remote, remote->pid, err);
 	return hl_error_set(err, r, "cannot enter process '%d': no thread of it can make calls: %s",
 			    remote->pid, r == -EINPROGRESS ? IN_STREAMING_MODE : strerror(-r));
 }
@@ -473,7 +473,7 @@ static int await_kernel(struct hl_remote *remote, struct hl_error *err)
 				rest_ns(ROUND_NS);
 		}
 		if (is_late && (waits_for_child(tids[i]) || hl_process_is_frozen(remote->pid)))
-			return refuse_late(remote, tids[i], err);
+			return hl_remote_refuse_late(remote, tids[i], err);
 		if (is_late)
 			remote->patience_ns = LATE_PATIENCE_NS;
 	}
@@ -560,7 +560,7 @@ static int await_all(struct hl_remote *remote, uint64_t deadline_ns, struct hl_e
 		struct hl_remote_thread *thread = &remote->threads[i];
 		int r = thread->stopped ? 0 : await_thread(remote, thread, deadline_ns);
 		if (r == -EAGAIN)
-			return refuse_late(remote, thread->tid, err);
+			return hl_remote_refuse_late(remote, thread->tid, err);
 		if (r == 0)
 			hl_guardian_lower(remote->guardian, remote->threads[i++].tid);
 	}

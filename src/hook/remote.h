@@ -135,9 +135,12 @@ int hl_remote_set_registers(struct hl_remote_thread *thread);
 int hl_remote_list(const struct hl_remote *remote, pid_t **ret_tids, size_t *ret_count);
 
 /* Stops the thread ${tid} alone and reads its registers; ${ret_thread} is valid until the next stop.
- * 0; -ESRCH when it has ended; -EAGAIN. */
+ * 0; -ESRCH when it has ended; -EAGAIN when it did not stop in time. */
 int hl_remote_stop_thread(struct hl_remote *remote, pid_t tid,
 			  struct hl_remote_thread **ret_thread);
+
+/* -EAGAIN, with a sentence why the thread ${tid} did not stop in time. */
+int hl_remote_refuse_late(const struct hl_remote *remote, pid_t tid, struct hl_error *err);
 
 /*
  * Lets whatever is stopped go on where it was: system calls that the stop interrupted are made

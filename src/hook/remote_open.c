@@ -392,6 +392,8 @@ int hl_remote_check_calls(struct hl_remote *remote, const struct hl_seccomp_call
 		if (!filter_mode(tids[i]))
 			continue;
 		r = hl_remote_stop_thread(remote, tids[i], &thread);
+		if (r == -EAGAIN)
+			return hl_remote_refuse_late(remote, tids[i], err);
 		if (r == 0) {
 			r = check_filters(remote, tids[i], calls, count, err);
 			hl_remote_continue(remote);

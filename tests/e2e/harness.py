@@ -197,6 +197,12 @@ def set_probe(test, pid, path, offset, returns=False):
     return os.fdopen(fd, "rb", buffering=0)
 
 
+def rss_of(pid, part="Rss:"):
+    """Rss as the kernel counts it; "Anonymous:" leaves out files, whose pages come unasked."""
+    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(part))
+
+
 def process_state(pid):
     """A letter, as in /proc/PID/stat."""
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:

@@ -3,9 +3,7 @@
 
 import json
 import os
-import re
 import subprocess
-from pathlib import Path
 
 import harness
 from harness import HEAPLINE, program, run
@@ -50,10 +48,6 @@ class Blocks:
         self.process.stdin.write(letter)
         self.process.stdin.flush()
         self.listen()
-
-    def rss(self):
-        text = Path(f"/proc/{self.pid}/smaps_rollup").read_text("ascii")
-        return int(re.search(r"Rss: +(\d+) kB", text).group(1)) * 1024
 
     def __enter__(self):
         return self

@@ -14,6 +14,7 @@ import unittest
 import unittest.mock
 
 import harness
+from harness import rss_of
 
 MALLINFO = "arena ordblks smblks hblks hblkhd fsmblks uordblks fordblks keepcost".split()
 
@@ -151,12 +152,6 @@ def dump(pid, *options):
     if result.status != 0:
         raise AssertionError(f"heap_dump fails: {result.stderr}")
     return json.loads(result.stdout)
-
-
-def rss_of(pid, part="Rss:"):
-    """Rss as the kernel counts it; "Anonymous:" leaves out files, whose pages come unasked."""
-    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(part))
 
 
 def total(heap, *keys):
@@ -422,9 +417,9 @@ class Returned(unittest.TestCase):
         before = target.ask("report")[0]
         heap = heap_of(before["pid"])
         predicted = total(heap, "trimmable_bytes")
-        old = rss_of(before["pid"])
+        old = rss_of(before["pid"], "Anonymous:")
         target.ask("trim")
-        actual = old - rss_of(before["pid"])
+        actual = old - rss_of(before["pid"], "Anonymous:")
         self.assertGreater(predicted, 1 << 20)
         self.assertLess(abs(actual - predicted), max(actual // 100, 65536), heap["arenas"])
         self.assertLess(total(heap_of(before["pid"]), "trimmable_bytes"), predicted // 20)
@@ -451,9 +446,9 @@ class Returned(unittest.TestCase):
                     sqlite.tell(f"INSERT INTO {database}.numbers VALUES(hex(randomblob(20000)));")
             sqlite.ask("SELECT 1; DETACH other;", 401)
             heap = dump(sqlite.pid)
-            predicted, old = total(heap, "trimmable_bytes"), rss_of(sqlite.pid)
+            predicted, old = total(heap, "trimmable_bytes"), rss_of(sqlite.pid, "Anonymous:")
             self.assertEqual(sqlite.trim(), "trimmed 1\n")
-            actual = old - rss_of(sqlite.pid)
+            actual = old - rss_of(sqlite.pid, "Anonymous:")
         self.assertGreater(predicted, 1 << 20)
         self.assertLess(abs(actual - predicted), max(actual // 100, 65536))
 

@@ -5,7 +5,6 @@
 import contextlib
 import json
 import os
-import re
 import shutil
 import statistics
 import subprocess
@@ -13,7 +12,7 @@ import time
 from pathlib import Path
 
 import harness
-from harness import HEAPLINE, need, program, run
+from harness import HEAPLINE, need, program, rss_of, run
 
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 KINDS = ("holes", "emptied", "threads", "remote", "large")
@@ -38,10 +37,6 @@ class Ledger:
             raise AssertionError("the ledger ended")
         lines = Path(path).read_text("ascii").splitlines()
         self.blocks = {int(address): int(usable) for address, usable in map(str.split, lines)}
-
-    def rss_bytes(self):
-        text = Path(f"/proc/{self.pid}/smaps_rollup").read_text("ascii")
-        return int(re.search(r"Rss: +(\d+) kB", text).group(1)) * 1024
 
     def collect(self):
         self.process.stdin.write(b"c")
@@ -97,9 +92,9 @@ class Mimalloc(harness.TestCase):
         for ledger in self.each(*KINDS):
             time.sleep(1.5)  # releases before 2.1.4 give back only what has waited for a while
             foretold = total(dump(ledger.pid), "trimmable_bytes")
-            before = ledger.rss_bytes()
+            before = rss_of(ledger.pid, "Anonymous:")
             ledger.collect()
-            self.assertLess(abs(before - ledger.rss_bytes() - foretold), before // 100)
+            self.assertLess(abs(before - rss_of(ledger.pid, "Anonymous:") - foretold), before // 100)
 
     def test_parts_add_up_to_what_the_kernel_counts(self):
         for ledger in self.each("remote"):
@@ -108,7 +103,7 @@ class Mimalloc(harness.TestCase):
             heap = json.loads(result.stdout)
             parts = {row["part"]: row["bytes"] for row in heap["resident"]}
             self.assertEqual(heap["allocator"], "mimalloc")
-            self.assertEqual(sum(parts.values()), ledger.rss_bytes())
+            self.assertEqual(sum(parts.values()), rss_of(ledger.pid))
             self.assertEqual(parts.get("other allocators", 0), 0)
             # The ledger's array, and little else that is not known.
             self.assertLess(parts["other anonymous mappings"], 1 << 20)

@@ -655,6 +655,7 @@ static void functions_that_return_by_another_register_hide_no_others(void **stat
 	assert_int_equal(list.count, 2);
 	assert_int_equal(list.rows[0].offset, CODE_SIZE);
 	assert_int_equal(hl_cfi_find(&section, CODE, &rule), -EINVAL);
+	free(list.rows);
 }
 
 static void code_outside_of_4_gib_has_no_rows(void **state)

@@ -318,9 +318,10 @@ static void add_ended(const struct watched *watched, size_t running, struct hl_l
 			continue;
 		if (process->duration_ns / NS_PER_MS > sample->ms)
 			sample->ms = process->duration_ns / NS_PER_MS;
-		if (!process->complete)
-			add_memory((pid_t)process->pid, hl_maps_recorder_bytes((pid_t)process->pid),
-				   sample);
+		int64_t recorder_bytes =
+			process->complete ? 0 : hl_maps_recorder_bytes((pid_t)process->pid);
+		if (recorder_bytes > 0) /* else its number is another's by now */
+			add_memory((pid_t)process->pid, recorder_bytes, sample);
 	}
 }
 

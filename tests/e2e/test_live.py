@@ -237,6 +237,19 @@ class Text(LiveCase):
         lines = self.live("test.hl", "--json").stdout.splitlines()
         self.assertEqual([json.loads(line)["state"] for line in lines], ["ended"])
 
+    def test_memory_of_another_process_with_its_number_is_not_shown(self):
+        """The recording is of process 4711, which has ended since, as has its collector."""
+        harness.need("unshare")
+        script = 'echo 4710 >/proc/sys/kernel/ns_last_pid; sleep 60 & test $! = 4711 || exit 77\n' \
+                 '"$1" lossy lossy.hl && "$2" live --once lossy.hl'
+        result = harness.run(["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", script,
+                              "sh", os.path.join(harness.BUILD, "tests/cli/make_recording"), harness.HEAPLINE], cwd=self.directory)
+        if result.status == 77 or "unshare:" in result.stderr:
+            self.skipTest(f"numbers of processes cannot be chosen here: {result.stderr.strip()}")
+        self.assertIn("the collector has died", result.stdout)
+        self.assertNotIn("Rss", result.stdout)
+        self.assertNotIn("1 thread", result.stdout)
+
     def test_a_process_that_is_not_recorded_is_refused_with_what_works(self):
         result = self.live("-p", str(os.getpid()), "--once")
         self.assert_refused(result, "it is not being recorded")

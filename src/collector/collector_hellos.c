@@ -176,7 +176,7 @@ int hl_collector_heed(struct hl_collector *collector, int fd, hl_collector_ready
 	return hl_collector_watch(collector, fd, HL_EVENT_HEEDED);
 }
 
-/* Catches the program and lets it begin once more: it waits then, while others say hello. False: it is to be welcomed. */
+/* Catches the program, if it is one to be entered, and has it begin once more; hl_collector_enter_caught() follows. */
 static bool has_caught(struct hl_collector *collector, const struct hl_caller *caller, bool arrived)
 {
 	const struct hl_collector_entering *entering = &collector->settings.entering;
@@ -190,7 +190,7 @@ static bool has_caught(struct hl_collector *collector, const struct hl_caller *c
 		end = &(*end)->next;
 	*caught = (struct hl_caught){.pid = caller->pid, .arrived = arrived};
 	if (hl_reception_answer(caller, HL_WELCOME_BEGIN_AGAIN, NULL) < 0) {
-		entering->let_go(caller->pid); /* it waits no more */
+		entering->let_go(caller->pid); /* it has ended, or stopped to wait */
 		hl_collector_refuse(collector, caller->pid, hl_collector_reason_of(EPIPE), arrived);
 		free(caught);
 	} else

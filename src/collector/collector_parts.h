@@ -93,5 +93,5 @@ void hl_collector_stop_waiting(struct hl_waiting *waiting);
 /* Turns away those who have not said hello in time. Returns whether some still may. */
 bool hl_collector_check_waiting(struct hl_collector *collector, uint64_t now_ns);
 
-/* Brings the recorder into the oldest program that was caught; false: there is none. */
+/* Brings the recorder into the program that was caught first. False: none is left. */
 bool hl_collector_enter_caught(struct hl_collector *collector);

@@ -82,9 +82,9 @@ struct hl_guest_division {
 
 /* How a runtime itself reports the memory that it maps. */
 struct hl_guest_advice {
-	char command[HL_GUEST_ADVICE_MAX]; /* of heapline; "": there is none for this process */
+	char command[HL_GUEST_ADVICE_MAX]; /* of heapline; "": no command reads this process */
 	const char *
-		what; /* a clause: what that shows, to follow the command; or why there is none, and what helps */
+		what; /* a clause that follows the command: what it shows; without one: why, and what helps */
 };
 
 /* Memory that a guest maps, and cuts into blocks of its own. */

@@ -253,9 +253,10 @@ struct hl_heap {
 	} pools;
 	char own_memory
 		[HL_OWN_MEMORY_MAX]; /* that 'attach' records, in mappings without an owner; "": not known */
-	struct hl_guest_advice advice; /* of a guest, for those; what: NULL: there is none */
-	bool has_services;	       /* to which 'attach' says what belongs */
-	bool has_scripts; /* whose functions 'attach' names, and a trace from outside does not */
+	struct hl_guest_advice
+		advice;	   /* of a guest, for other anonymous mappings; what is NULL without one */
+	bool has_services; /* to which 'attach' says what belongs */
+	bool has_scripts;  /* whose functions 'attach' names, and a trace from outside does not */
 	uint64_t chunks, rereads, abandoned; /* places read again; given up */
 	struct hl_heap_note *notes;
 	size_t note_count, note_capacity;

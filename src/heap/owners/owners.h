@@ -198,7 +198,7 @@ struct hl_inuse_labels {
 		struct hl_inuse_labels *labels); /* what makes the rows; NULL: they are there */
 };
 
-/* Makes the rows: from the process alone, so that its recorder may have left meanwhile. 0 or a negative errno. */
+/* Makes the rows. It reads the process alone: the recorder may have left it. 0 or a negative errno. */
 static inline int hl_inuse_labels_complete(struct hl_inuse_labels *labels)
 {
 	int r = labels->complete ? labels->complete(labels) : 0;

@@ -29,7 +29,7 @@ static bool is_unseen(uint32_t code_point)
 	return hl_utf8_is_control(code_point);
 }
 
-static json_t *quote_string(const char *text)
+json_t *hl_mcp_quote_text(const char *text)
 {
 	HL_FREED char *quoted = NULL;
 	size_t size = 0;
@@ -40,10 +40,12 @@ static json_t *quote_string(const char *text)
 	while (*text) {
 		uint32_t code_point = 0xfffd;
 		int length = hl_utf8_decode(text, &code_point);
-		if (is_unseen(code_point))
+		if (!length)
+			fputs("\ufffd", out);
+		else if (is_unseen(code_point))
 			fprintf(out, "\\u{%x}", (unsigned)code_point);
 		else
-			fwrite(text, 1, length ? (size_t)length : 1, out);
+			fwrite(text, 1, (size_t)length, out);
 		text += length ? length : 1;
 	}
 	return fclose(out) == 0 ? json_stringn(quoted, size) : NULL;
@@ -65,7 +67,7 @@ static json_t *quote_object(const json_t *object)
 json_t *hl_mcp_quote(const json_t *value)
 {
 	if (json_is_string(value))
-		return quote_string(json_string_value(value));
+		return hl_mcp_quote_text(json_string_value(value));
 	if (json_is_object(value))
 		return quote_object(value);
 	if (!json_is_array(value))

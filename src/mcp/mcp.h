@@ -39,6 +39,9 @@ int hl_mcp_serve(const struct hl_mcp_server *server, int in, int out, int stop_f
  */
 json_t *hl_mcp_quote(const json_t *value);
 
+/* The same of ${text}, a string of C, in which each byte that is not UTF-8 becomes U+FFFD: a sentence may be cut anywhere, and names files. */
+json_t *hl_mcp_quote_text(const char *text);
+
 /* ${value} as a line of JSON in which '<', '>' and '&' are escaped, so that no reader takes part of it for markup. To be freed; NULL for want of
  * memory. */
 char *hl_mcp_format(const json_t *value);

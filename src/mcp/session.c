@@ -131,7 +131,7 @@ static void refuse(struct session *session, const json_t *id, enum rpc_error cod
 	va_start(args, format);
 	vsnprintf(sentence, sizeof(sentence), format, args);
 	va_end(args);
-	json_auto_t *text = json_string(sentence), *quoted = hl_mcp_quote(text);
+	json_auto_t *quoted = hl_mcp_quote_text(sentence);
 	send(session, json_pack("{sss{sisO}sO}", "jsonrpc", "2.0", "error", "code", (int)code,
 				"message", quoted, "id", id ? id : json_null()));
 }
@@ -144,10 +144,8 @@ static const char data_note[] =
 
 static json_t *error_result(const char *sentence)
 {
-	json_auto_t *text = json_string(sentence);
-	json_t *quoted = text ? hl_mcp_quote(text) : NULL;
-
-	return json_pack("{s[{ssso}]sb}", "content", "type", "text", "text", quoted, "isError", 1);
+	return json_pack("{s[{ssso}]sb}", "content", "type", "text", "text",
+			 hl_mcp_quote_text(sentence), "isError", 1);
 }
 
 static json_t *answer_result(json_t *document)

@@ -261,9 +261,9 @@ class RealKubectl(harness.TestCase):
                        "clusters": [{"name": "here", "cluster": {"server": f"http://127.0.0.1:{self.server.server_port}"}}],
                        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}]}, file)
 
-    def ask(self, *words):
+    def ask(self, *words, kubectl="kubectl"):
         return harness.run([KUBECTL, "-n", "shop", *words], cwd=self.directory, env={
-            "KUBECONFIG": self.path("config"), "HEAPLINE_IMAGE": "image", "HOME": self.directory, "KUBECTL": "kubectl"})
+            "KUBECONFIG": self.path("config"), "HEAPLINE_IMAGE": "image", "HOME": self.directory, "KUBECTL": kubectl})
 
     def test_the_api_server_is_asked_for_a_container_with_these_rights(self):
         said = self.ask("web-1", "heap", "--json")
@@ -278,6 +278,21 @@ class RealKubectl(harness.TestCase):
             "capabilities": {"drop": ["ALL"], "add": ["SYS_PTRACE", "DAC_READ_SEARCH"]}})
         command = "&".join(f"command={word}" for word in ("heapline", "heap", "-p", "1", "--json"))
         self.assertTrue([path for path in self.server.streams if f"/pods/web-1/exec?{command}&container={container['name']}" in path])
+
+    def test_what_ends_while_the_pod_is_asked_may_have_begun_the_container(self):
+        """The pod is asked before 'kubectl debug' begins; the answer comes after it has ended."""
+        with open(self.path("kubectl"), "w", encoding="utf-8") as file:
+            file.write("""#!/bin/sh
+case "$*" in
+*debug*) until [ -e asked ]; do sleep 0.1; done; kubectl "$@"; : >ended ;;
+*startedAt*) kubectl "$@"; : >asked; until [ -e ended ]; do sleep 0.1; done; sleep 0.3 ;;
+*) exec kubectl "$@" ;;
+esac
+""")
+            os.chmod(file.fileno(), 0o755)
+        said = self.ask("web-1", "heap", kubectl=self.path("kubectl"))
+        self.assertNotIn("does not run", said.stderr)
+        self.assertTrue([path for path in self.server.streams if "/pods/web-1/exec?command=heapline&" in path])
 
     def test_sys_admin_is_an_escalation_that_is_allowed(self):
         self.server.pod["spec"]["containers"][0]["securityContext"] = {"seccompProfile": {"type": "RuntimeDefault"}}

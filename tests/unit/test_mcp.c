@@ -50,6 +50,16 @@ static void test_what_could_be_obeyed_is_shown_instead(void **state)
 	json_decref(value);
 }
 
+static void test_bytes_that_are_no_letter_are_replaced(void **state)
+{
+	json_t *quoted = hl_mcp_quote_text("'caf\xe9\n' \u20ac, cut in \xe2\x82");
+
+	(void)state;
+	assert_string_equal(json_string_value(quoted),
+			    "'caf\ufffd\\u{a}' \u20ac, cut in \ufffd\ufffd");
+	json_decref(quoted);
+}
+
 static void test_short_answers_stay_as_they_are(void **state)
 {
 	struct hl_mcp_kept kept = {0};
@@ -170,6 +180,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_what_could_be_obeyed_is_shown_instead),
+		cmocka_unit_test(test_bytes_that_are_no_letter_are_replaced),
 		cmocka_unit_test(test_short_answers_stay_as_they_are),
 		cmocka_unit_test(test_pages_have_what_was_cut),
 		cmocka_unit_test(test_one_element_that_is_too_long_is_cut_inside),

@@ -113,13 +113,19 @@ static bool lost_much_meanwhile(const struct hl_why_facts *facts)
 		facts->lost_bytes >= facts->live.after / 2);
 }
 
-static bool neighbour_grows(const struct hl_why_facts *facts)
+static bool neighbour_gains_more(const struct hl_why_facts *facts)
 {
 	int64_t own = gain_of(facts) > 0 ? gain_of(facts) : 0;
 
 	return facts->neighbour && facts->neighbour_gain >= GAIN_BYTES_MIN &&
 	       facts->neighbour_gain >= 2 * own &&
 	       facts->neighbour_gain > hl_why_gain(&facts->cache);
+}
+
+/* A process that was asked about, and grows by a line of its own, is judged by that: who gains more beside it may do so for a moment. */
+static bool neighbour_grows(const struct hl_why_facts *facts)
+{
+	return neighbour_gains_more(facts) && (facts->asks_group || !has_grower(facts));
 }
 
 static bool is_nearly_full(const struct hl_why_facts *facts)
@@ -528,6 +534,10 @@ static void add_evidence(struct hl_why *why)
 		    facts->grown_part, BYTES(facts->grown_part_bytes));
 	add_grower(why);
 	add_lost(why);
+	if (neighbour_gains_more(facts))
+		add(why, "as the kernel counts",
+		    "process %d (%s) of the same control group gained more: %s",
+		    facts->neighbour, facts->neighbour_name, BYTES(facts->neighbour_gain));
 	if (facts->has_group) {
 		add(why, "as the kernel counts", "control group %s: %s -> %s%s%s", facts->group,
 		    BYTES(facts->usage.before), BYTES(facts->usage.after),

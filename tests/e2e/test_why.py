@@ -379,6 +379,15 @@ class Why(harness.TestCase):
         self.assertEqual(page["next"], f"heapline why -p {loud.pid}")
         self.expect(self.ask("--cgroup", group), "cache", r"^handle \(svc\.py:5\)")
 
+    def test_a_process_that_grows_beside_one_that_grows_faster(self):
+        """Also where that one gains for a moment only: each of a group's processes has its own cause."""
+        group = self.group("512M")
+        asked = self.start(self.compile("cache"), group)
+        other = self.start([need("python3"), "-c", "import time\nprint('ready', flush=True)\nkept = []\n"
+                            "while True: len(kept) > 250 or kept.append(bytearray(b'x') * (1 << 20)); time.sleep(0.02)"], group)
+        page = self.expect(self.ask("-p", asked.pid), "cache", r"^put \(cache\.c:13\)")
+        self.assertRegex(json.dumps(page["evidence"]), rf"process {other.pid} \(python3[.\d]*\) of the same control group gained more")
+
     # ---- nothing grows ----
 
     def test_fragmentation_of_glibc(self):

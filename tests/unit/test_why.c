@@ -224,6 +224,14 @@ static void groups_have_neighbours_and_page_cache(void **state)
 	facts.neighbour = 4712;
 	facts.neighbour_gain = 20 * MIB;
 	expect(facts, HL_WHY_NEIGHBOUR, HL_WHY_CERTAIN, "heapline why -p 4712");
+	/* One that grows, too, is asked about: its growth is the answer, unless the group was asked about. */
+	facts = growing();
+	facts.has_group = true;
+	facts.neighbour = 4712;
+	facts.neighbour_gain = 100 * MIB;
+	expect(facts, HL_WHY_CACHE, HL_WHY_LIKELY, "heapline holders -p 4711");
+	facts.asks_group = true;
+	expect(facts, HL_WHY_NEIGHBOUR, HL_WHY_CERTAIN, "heapline why -p 4712");
 	facts = in_group();
 	facts.cache = (struct hl_why_pair){300 * MIB, 380 * MIB};
 	facts.usage = (struct hl_why_pair){400 * MIB, 480 * MIB};

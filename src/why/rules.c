@@ -115,10 +115,8 @@ static bool lost_much_meanwhile(const struct hl_why_facts *facts)
 
 static bool neighbour_gains_more(const struct hl_why_facts *facts)
 {
-	int64_t own = gain_of(facts) > 0 ? gain_of(facts) : 0;
-
 	return facts->neighbour && facts->neighbour_gain >= GAIN_BYTES_MIN &&
-	       facts->neighbour_gain >= 2 * own &&
+	       facts->neighbour_gain >= 2 * gain_of(facts) &&
 	       facts->neighbour_gain > hl_why_gain(&facts->cache);
 }
 
@@ -536,8 +534,8 @@ static void add_evidence(struct hl_why *why)
 	add_lost(why);
 	if (neighbour_gains_more(facts))
 		add(why, "as the kernel counts",
-		    "process %d (%s) of the same control group gained more: %s",
-		    facts->neighbour, facts->neighbour_name, BYTES(facts->neighbour_gain));
+		    "process %d (%s) of the same control group gained more: %s", facts->neighbour,
+		    facts->neighbour_name, BYTES(facts->neighbour_gain));
 	if (facts->has_group) {
 		add(why, "as the kernel counts", "control group %s: %s -> %s%s%s", facts->group,
 		    BYTES(facts->usage.before), BYTES(facts->usage.after),
@@ -552,31 +550,25 @@ static void add_evidence(struct hl_why *why)
 static void choose_next(struct hl_why *why, const char *next)
 {
 	const struct hl_why_facts *facts = &why->facts;
-	bool may_attach = facts->may_attach && !why->request.outside;
+	const char *kept = why->request.keep, *group = why->request.cgroup;
+	bool is_gone = facts->has_ended && strstr(next, "%t"); /* who could be asked */
+	bool looks_longer = !strncmp(next, "heapline growth", 15);
 
-	if (facts->has_ended && strstr(next, "%t")) { /* who could be asked is gone */
-		bool is_kept = why->request.keep && access(why->request.keep, F_OK) == 0;
+	if (is_gone && (!kept || access(kept, F_OK) != 0)) {
 		snprintf(why->next, sizeof(why->next), "%s%.200s",
-			 is_kept	       ? "heapline report "
-			 : why->request.cgroup ? "heapline pod --cgroup "
-					       : "",
-			 is_kept	       ? why->request.keep
-			 : why->request.cgroup ? why->request.cgroup
-					       : "");
+			 group ? "heapline pod --cgroup " : "", group ? group : "");
 		return;
 	}
-	if (!strncmp(next, "heapline growth", 15) && why->request.keep) {
-		snprintf(why->next, sizeof(why->next), "heapline report %.200s", why->request.keep);
+	if (kept && (is_gone || looks_longer)) {
+		snprintf(why->next, sizeof(why->next), "heapline report %.200s", kept);
 		return;
 	}
-	if (!strncmp(next, "heapline growth", 15)) {
-		if (facts->is_recorded)
-			next = "heapline growth %t";
-		else if (!may_attach)
-			next = facts->may_trace	  ? "heapline stacks %t 60"
-			       : facts->may_fault ? "heapline pgfault %t 60"
-						  : "heapline doctor %t";
-	}
+	if (looks_longer && facts->is_recorded)
+		next = "heapline growth %t";
+	else if (looks_longer && (!facts->may_attach || why->request.outside))
+		next = facts->may_trace	  ? "heapline stacks %t 60"
+		       : facts->may_fault ? "heapline pgfault %t 60"
+					  : "heapline doctor %t";
 	if (!facts->has_heap && !strncmp(next, "heapline heap ", 14))
 		next = "heapline doctor %t"; /* it could not be read: who may do so? */
 	fill_in(why, next, why->next, sizeof(why->next));

@@ -13,10 +13,10 @@ from pathlib import Path
 
 DOOR = ("guests/guest.h", "guests/outside.h", "guests/provider.h", "guests/traits.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"(guests/[^"]+)"', re.M)
-LANGUAGE = re.compile("lua|python|ruby|skynet|erlang|beam", re.I)
+LANGUAGE = re.compile("lua|php|python|ruby|skynet|erlang|beam", re.I)
 ALLOCATOR = re.compile("jemalloc|tcmalloc|mimalloc|rpmalloc|scudo", re.I)
 MOST_INCLUDES = 0
-MOST_FILES = 2
+MOST_FILES = 4
 MOST_ALLOCATORS = 5
 
 

@@ -180,7 +180,8 @@ const size_t hl_allocator_count = HL_COUNT_OF(hl_allocator_traits);
 
 const struct hl_pool_traits hl_pool_traits[] = {
 	{"PHP", "_emalloc", "libphp",
-	 "with USE_ZEND_ALLOC=0 in its environment PHP allocates by malloc"},
+	 "with USE_ZEND_ALLOC=0 in its environment PHP allocates by malloc",
+	 "PHP allocates by functions of its own"},
 };
 
 const size_t hl_pool_count = HL_COUNT_OF(hl_pool_traits);

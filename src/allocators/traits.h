@@ -147,6 +147,7 @@ struct hl_pool_traits {
 	const char *exported;  /* a function that each file with it has */
 	const char *library;   /* the beginning of the name of the library that has it */
 	const char *by_malloc; /* a clause: how it allocates by malloc instead */
+	const char *entered;   /* a clause: why the recorder must be brought in */
 };
 
 extern const struct hl_pool_traits hl_pool_traits[];

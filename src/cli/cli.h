@@ -83,6 +83,13 @@ struct hl_option {
 			offset, NULL                                                           \
 	}
 
+/* The option that leaves out what presets name. */
+#define HL_OPTION_NO_POOLS(offset)                                                       \
+	{                                                                                \
+		"no-pools", 0, NULL, "leave out the pools of PHP, PostgreSQL and nginx", \
+			HL_OPTION_FLAG, offset, NULL                                     \
+	}
+
 #define HL_SHARED_TABLES 8
 
 /* What a verb is for; help lists verbs under a heading for each group. */

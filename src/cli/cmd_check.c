@@ -66,8 +66,7 @@ static const struct hl_option options[] = {
 	 HL_AT(markdown), NULL},
 	{"recording", 0, "NAME.hl", "keep the recording of COMMAND", HL_OPTION_TEXTS,
 	 HL_AT(recording), NULL},
-	{"no-pools", 0, NULL, "leave out the pools of PHP, PostgreSQL and nginx", HL_OPTION_FLAG,
-	 HL_AT(no_pools), NULL},
+	HL_OPTION_NO_POOLS(HL_AT(no_pools)),
 	{0},
 };
 

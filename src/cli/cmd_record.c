@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline record: runs a program and keeps what it allocates. */
+#include "allocators/traits.h"
 #include "base/cleanup.h"
 #include "cli/families.h"
 #include "collector/collector.h"
@@ -35,8 +36,7 @@ static const struct request defaults = {.record = {HL_RECORD_DEFAULTS}};
 static const struct hl_option options[] = {
 	{"mappings", 0, NULL, "also record mmap, munmap, mremap and brk", HL_OPTION_FLAG,
 	 HL_AT(mappings), NULL},
-	{"no-pools", 0, NULL, "leave out the pools of PHP, PostgreSQL and nginx", HL_OPTION_FLAG,
-	 HL_AT(no_pools), NULL},
+	HL_OPTION_NO_POOLS(HL_AT(no_pools)),
 	{"tags", 0, NULL,
 	 "record nothing; tag each block with who allocated it, for 'heapline allocations -p PID'",
 	 HL_OPTION_FLAG, HL_AT(tags), NULL},
@@ -133,8 +133,7 @@ struct entering {
 static const char *reason_to_enter(const struct request *request,
 				   const struct hl_examined *examined)
 {
-	return examined->has_pools && !request->no_pools ? "PHP allocates by functions of its own"
-							 : NULL;
+	return examined->pool && !request->no_pools ? examined->pool->entered : NULL;
 }
 
 static bool is_wanted(struct entering *entering, pid_t pid)

@@ -273,8 +273,9 @@ static struct hl_examined judge_elf(const char *path, Elf *elf)
 	loader.guest_allocator = find_guest_allocator(elf);
 	/* No library that is preloaded has functions of rules. */
 	for (size_t i = 0; i < hl_pool_count; i++)
-		loader.has_pools |= exports(elf, hl_pool_traits[i].exported) ||
-				    needs_library(elf, hl_pool_traits[i].library);
+		if (exports(elf, hl_pool_traits[i].exported) ||
+		    needs_library(elf, hl_pool_traits[i].library))
+			loader.pool = &hl_pool_traits[i];
 	if (!has_allocator_beside_malloc(elf))
 		return loader;
 	return (struct hl_examined){.entered = "it has an allocator beside malloc",

@@ -199,7 +199,7 @@ void hl_pagemap_free(struct hl_pagemap *pagemap); /* NULL is fine */
 #define HL_OWN_MEMORY_MAX 64 /* bytes of its name, with the NUL */
 
 struct hl_own_memory {
-	char what[HL_OWN_MEMORY_MAX]; /* that is recorded, as "the allocator of PHP" */
+	char what[HL_OWN_MEMORY_MAX]; /* that is recorded, as "the allocator of NAME" */
 	const char
 		*by_malloc; /* a clause: how to start it so that it allocates by malloc; or NULL */
 	/* Of a guest: they are recorded from its next call of malloc on, and are a part of RSS by name. */

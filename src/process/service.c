@@ -124,12 +124,10 @@ void hl_service_program(const char *title, const char *executable, char name[HL_
 
 /* ---- scripts ---- */
 
-/* Programs whose first word that is not an option is what they run. */
+/* Programs whose first word that is not an option is what they run, beside those of guests. */
 static const struct hl_guest_command interpreters[] = {
 	{"perl", "-I", NULL, "-e"},
-	{"php", "-c -d", "-f", "-r"},
 	{"node", "-r --require --import --loader -C", NULL, "-e"},
-	{"java", "-cp -classpath --class-path -p --module-path --add-modules", "-jar", NULL},
 	{"bash", "-o -O", NULL, "-c"},
 	{"sh", "-o", NULL, "-c"},
 	{0},

@@ -20,7 +20,7 @@ struct hl_service {
 void hl_service_of(const char *command, const char *executable, struct hl_service *ret_service);
 
 /*
- * The program's name in argv[0] alone, which may be a title: "php-fpm" of "php-fpm: master process (/etc/php-fpm.conf)". ${executable} as above.
+ * The program's name in argv[0] alone, which may be a title: "nginx" of "nginx: master process /usr/sbin/nginx". ${executable} as above.
  */
 void hl_service_program(const char *title, const char *executable, char name[HL_SERVICE_NAME_MAX]);
 

@@ -74,13 +74,10 @@ static const char *const table[] = {
 	"xpalloc", "xalignalloc", "ximalloc", "xirealloc", "xicalloc", "do_xmalloc", "do_xrealloc",
 	"safe_malloc", "safe_calloc", "safe_realloc", "safe_strdup", "checked_malloc", "memdup",
 
-	/* one line or more for each program or library: perl, nginx, php, glib */
+	/* one line or more for each program or library: perl, nginx, glib */
 	"Perl_safesys*", "PerlMem_*", "Perl_savepv", "Perl_savepvn",
 	"ngx_alloc", "ngx_calloc", "ngx_palloc*", "ngx_pnalloc", "ngx_pcalloc", "ngx_memalign",
 	"ngx_pmemalign", "ngx_create_pool",
-	"__zend_malloc", "__zend_calloc", "__zend_realloc", "_emalloc*", "_ecalloc", "_erealloc*",
-	"_estrdup", "_estrndup", "_safe_emalloc", "_safe_malloc", "_safe_erealloc", "_safe_realloc",
-	"zend_mm_*", "_zend_mm_*", "tracked_malloc",
 	"g_malloc*", "g_slice_*", "g_realloc*", "g_try_malloc*", "g_try_realloc*", "g_memdup*",
 	"g_strdup*", "g_strndup", "g_strconcat", "g_strjoin*", "g_aligned_alloc*",
 
@@ -123,8 +120,7 @@ static const char *const table[] = {
 	"Binary_string::realloc*", "ut_allocator*", "mem_heap_create*", "mem_heap_add_block*",
 	"mem_heap_alloc*",
 
-	/* php's other names, Ada, Prolog, Free Pascal, Nim, mono, OCaml, D, Boehm's collector */
-	"_safe_femalloc", "_safe_pemalloc", "zend_string_alloc*",
+	/* Ada, Prolog, Free Pascal, Nim, mono, OCaml, D, Boehm's collector */
 	"__gnat_malloc", "__gnat_realloc", "system__memory__alloc*", "system__memory__realloc*",
 	"system__pool_global__allocate",
 	"PL_malloc*", "PL_realloc", "Pl_Malloc_Check", "Pl_Calloc_Check", "Pl_Realloc_Check",

@@ -53,11 +53,7 @@ static void services_are_named_by_their_programs(void **state)
 		{"/opt/My App/one: worker", "/opt/My App/one", "one", ""},
 		{"[worker] svc.sh", NULL, "[worker]", ""},
 		/* Scripts */
-		{"java -Xmx1g -cp a.jar:b.jar com.example.Main", "/usr/bin/java", "java",
-		 "com.example.Main"},
-		{"java -jar /srv/app.jar", "/usr/bin/java", "java", "app.jar"},
 		{"node --require x.js server.js", "/usr/bin/node", "node", "server.js"},
-		{"php -c /etc/php.ini -f web.php", "/usr/bin/php8.2", "php", "web.php"},
 		{"bash -c 'sleep 1'", "/usr/bin/bash", "bash", ""},
 		{"shfmt svc.sh", "/usr/bin/shfmt", "shfmt", ""},
 		{"php-fpm: pool www", "/usr/sbin/php-fpm8.2", "php-fpm", ""},
@@ -77,10 +73,16 @@ static void scripts_of_guests_are_named(void **state)
 		{"python3 -c 'import x' svc.py", "/usr/bin/python3.11", "python3", ""},
 		{"python3", "/usr/bin/python3.11", "python3", ""},
 		{"lua5.4 -l socket shop.lua", "/usr/bin/lua5.4", "lua5.4", "shop.lua"},
+		{"java -Xmx1g -cp a.jar:b.jar com.example.Main", "/usr/bin/java", "java",
+		 "com.example.Main"},
+		{"java -jar /srv/app.jar", "/usr/bin/java", "java", "app.jar"},
+		{"php -c /etc/php.ini -f web.php", "/usr/bin/php8.2", "php", "web.php"},
 	};
 
 	(void)state;
+	needs_guest("Java");
 	needs_guest("Lua");
+	needs_guest("PHP");
 	needs_guest("Python");
 	check_services(cases, HL_COUNT_OF(cases));
 }

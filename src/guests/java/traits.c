@@ -15,10 +15,15 @@ static const struct hl_code_runtime code_runtimes[] = {
 	{.file = NULL},
 };
 
+static const struct hl_guest_command commands[] = {
+	{"java", "-cp -classpath --class-path -p --module-path --add-modules", "-jar", NULL},
+	{0},
+};
 static const struct hl_guest_kept kept = {.language = "Java", .what = "Java's runtime"};
 
 const struct hl_guest_traits hl_guest_traits_java = {
 	.language = "Java",
 	.code_runtimes = code_runtimes,
+	.commands = commands,
 	.kept = &kept,
 };

@@ -12,7 +12,7 @@
 /* ---- where ---- */
 
 /*
- * Where in a function a probe costs least: src/arch/MACHINE/bpf/probe_place.c.
+ * Where in a function a probe costs least: probe_place.c, with what src/arch/MACHINE/bpf/probe_place.c says of instructions.
  *
  * On x86-64 a uprobe is a breakpoint. What stood in its place the kernel emulates if it is a push, a jump, a
  * call or a one-byte nop; all else it copies elsewhere and steps over with the processor's trap
@@ -44,6 +44,26 @@ struct hl_probe_place hl_probe_place(const uint8_t *code, size_t bytes, unsigned
  */
 bool hl_probe_place_visit_branches(const uint8_t *code, size_t bytes,
 				   bool (*visit)(int64_t target, void *context), void *context);
+
+/* ---- where: the machine's ---- */
+
+/* What an instruction does, as far as it decides where a probe is set. Masks are of numbers of general registers. */
+struct hl_probe_instruction {
+	uint32_t bytes;
+	uint32_t written,
+		copied;	 /* written holds what copied held, or, where that is 0, something else */
+	uint64_t target; /* of a branch by a distance */
+	bool is_branch;
+	bool is_emulated; /* a probe on it is cheap */
+	bool may_precede; /* it may run before the probe */
+};
+
+/* The instruction at ${address} in ${code}. False where none begins. */
+bool hl_probe_read(const uint8_t *code, size_t bytes, uint64_t address,
+		   struct hl_probe_instruction *ret_instruction);
+
+/* The registers of the ABI's first integer arguments. */
+extern const uint8_t hl_probe_arguments[HL_PROBE_ARGUMENTS_MAX];
 
 /* The place in a function that is hardly more than a system call: of a jump after it, on an error, where the first ${argument_count}
  * arguments are as they were; 0: none. */

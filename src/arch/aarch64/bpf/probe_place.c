@@ -11,22 +11,19 @@
 #define IS_PAGE_TO_X16(word)   HL_IS(word, 0x9f00001fu, 0x90000010u) /* adrp x16, page */
 #define IS_LOAD_FROM_X16(word) HL_IS(word, 0xffc003ffu, 0xf9400211u) /* ldr x17, [x16, #N] */
 
-bool hl_probe_place_visit_branches(const uint8_t *code, size_t bytes,
-				   bool (*visit)(int64_t target, void *context), void *context)
-{
-	uint64_t target;
+const uint8_t hl_probe_arguments[HL_PROBE_ARGUMENTS_MAX] = {0, 1, 2, 3};
 
-	for (size_t at = 0; at + HL_WORD_BYTES <= bytes; at += HL_WORD_BYTES)
-		if (hl_branch_target(hl_word_at(code + at), at, &target) && target != at &&
-		    visit((int64_t)target, context))
-			return true;
-	return false;
-}
-
-struct hl_probe_place hl_probe_place(const uint8_t *code, size_t bytes, unsigned argument_count)
+bool hl_probe_read(const uint8_t *code, size_t bytes, uint64_t address,
+		   struct hl_probe_instruction *ret_instruction)
 {
-	(void)code, (void)bytes, (void)argument_count;
-	return (struct hl_probe_place){.emulated = true, .arguments = {0, 1, 2, 3}};
+	if (bytes < HL_WORD_BYTES)
+		return false;
+	*ret_instruction =
+		(struct hl_probe_instruction){.bytes = HL_WORD_BYTES, .is_emulated = true};
+	ret_instruction->is_branch =
+		hl_branch_target(hl_word_at(code), address, &ret_instruction->target) &&
+		ret_instruction->target != address;
+	return true;
 }
 
 uint32_t hl_probe_place_after_call(const uint8_t *code, size_t bytes, unsigned argument_count)

@@ -6,11 +6,7 @@
 
 #include <string.h>
 
-/* How much code may come before the probe: a known free() has 48 bytes. */
-#define SKIPPED_BYTES_MAX 64
-
-/* The System V ABI's first integer arguments: rdi, rsi, rdx, rcx. */
-static const uint8_t abi_arguments[HL_PROBE_ARGUMENTS_MAX] = {7, 6, 2, 1};
+const uint8_t hl_probe_arguments[HL_PROBE_ARGUMENTS_MAX] = {7, 6, 2, 1}; /* rdi, rsi, rdx, rcx */
 
 /* As arch/x86/kernel/uprobes.c does it since Linux 4.16. Longer nops are emulated since 6.18 only,
  * and in the middle of a function they are replaced by a call, which older code may not survive. */
@@ -31,21 +27,11 @@ static bool is_emulated(const uint8_t *code, const ZydisDecodedInstruction *deco
 	return opcode == 0xe8 || opcode == 0xe9 || opcode == 0xeb || (opcode & 0xf0) == 0x70;
 }
 
-/* Which registers hold each argument, as masks of register numbers. */
-struct argument_holders {
-	uint32_t masks[HL_PROBE_ARGUMENTS_MAX];
-	unsigned count;
-};
-
-/*
- * Whether the instruction may come before the probe: it goes on to the next one, writes no memory, and leaves both stack
- * registers alone. Follows where the arguments are then.
- */
-static bool skip(const struct hl_decoded *instruction, struct argument_holders *holders)
+/* Whether it goes on to the next one, writes no memory, and leaves both stack registers alone; then what it does to others. */
+static bool may_precede(const struct hl_decoded *instruction, struct hl_probe_instruction *effect)
 {
 	const ZydisDecodedInstruction *decoded = &instruction->decoded;
 	const ZydisDecodedOperand *operands = instruction->operands;
-	uint32_t written = 0, source = 0; /* masks of registers */
 
 	switch (decoded->meta.category) {
 	case ZYDIS_CATEGORY_CALL:
@@ -64,82 +50,29 @@ static bool skip(const struct hl_decoded *instruction, struct argument_holders *
 			continue;
 		if (operands[i].type == ZYDIS_OPERAND_TYPE_MEMORY)
 			return false;
-		written |= hl_registers_of(&operands[i]);
+		effect->written |= hl_registers_of(&operands[i]);
 	}
-	if (written & (1u << HL_REGISTER_RSP | 1u << HL_REGISTER_RBP))
-		return false;
 	if (decoded->mnemonic == ZYDIS_MNEMONIC_MOV && decoded->operand_width == 64 &&
-	    operands[1].type == ZYDIS_OPERAND_TYPE_REGISTER) /* it holds what the source holds */
-		source = hl_registers_of(&operands[1]);
-	for (unsigned i = 0; i < holders->count; i++) {
-		if (holders->masks[i] & source)
-			holders->masks[i] |= written;
-		else
-			holders->masks[i] &= ~written;
-		if (!holders->masks[i])
-			return false;
-	}
+	    operands[1].type == ZYDIS_OPERAND_TYPE_REGISTER)
+		effect->copied = hl_registers_of(&operands[1]);
+	return !(effect->written & (1u << HL_REGISTER_RSP | 1u << HL_REGISTER_RBP));
+}
+
+bool hl_probe_read(const uint8_t *code, size_t bytes, uint64_t address,
+		   struct hl_probe_instruction *ret_instruction)
+{
+	struct hl_decoded instruction;
+
+	if (!hl_decode(code, bytes, address, &instruction))
+		return false;
+	*ret_instruction = (struct hl_probe_instruction){
+		.bytes = instruction.decoded.length,
+		.is_emulated = is_emulated(code, &instruction.decoded),
+		.is_branch = hl_is_relative_branch(&instruction),
+		.target = hl_branch_target(&instruction),
+	};
+	ret_instruction->may_precede = may_precede(&instruction, ret_instruction);
 	return true;
-}
-
-bool hl_probe_place_visit_branches(const uint8_t *code, size_t bytes,
-				   bool (*visit)(int64_t target, void *context), void *context)
-{
-	struct hl_decoded instruction;
-
-	for (size_t at = 0; at < bytes;) {
-		if (!hl_decode(code + at, bytes - at, at, &instruction)) {
-			at++; /* data in between, or the end is cut off */
-			continue;
-		}
-		at += instruction.decoded.length;
-		if (hl_is_relative_branch(&instruction) &&
-		    visit((int64_t)hl_branch_target(&instruction), context))
-			return true;
-	}
-	return false;
-}
-
-/* Whether a jump leads to a byte after the first, up to *${context}. */
-static bool is_within_skipped(int64_t target, void *context)
-{
-	return target > 0 && target <= (int64_t) * (const uint32_t *)context;
-}
-
-/* For each argument the register of the ABI, if it still holds it; else any that does. */
-static void say_holders(const struct argument_holders *holders, struct hl_probe_place *place)
-{
-	for (unsigned i = 0; i < holders->count; i++)
-		place->arguments[i] = holders->masks[i] & UINT32_C(1) << abi_arguments[i]
-					      ? abi_arguments[i]
-					      : (uint8_t)__builtin_ctz(holders->masks[i]);
-}
-
-struct hl_probe_place hl_probe_place(const uint8_t *code, size_t bytes, unsigned argument_count)
-{
-	struct hl_probe_place entry = {0};
-	struct argument_holders holders = {.count = argument_count};
-	struct hl_decoded instruction;
-
-	for (unsigned i = 0; i < argument_count; i++)
-		holders.masks[i] = UINT32_C(1) << abi_arguments[i];
-	say_holders(&holders, &entry);
-	for (uint32_t at = 0; at <= SKIPPED_BYTES_MAX && at < bytes;
-	     at += instruction.decoded.length) {
-		if (!hl_decode(code + at, bytes - at, at, &instruction))
-			break;
-		if (is_emulated(code + at, &instruction.decoded)) {
-			struct hl_probe_place place = {.offset = at, .emulated = true};
-			say_holders(&holders, &place);
-			return at && hl_probe_place_visit_branches(code, bytes, is_within_skipped,
-								   &at)
-				       ? entry
-				       : place;
-		}
-		if (!skip(&instruction, &holders))
-			break;
-	}
-	return entry;
 }
 
 /* Whether the first bytes are endbr64, and how many these are. */

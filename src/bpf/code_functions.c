@@ -5,8 +5,8 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/go_functions.h"
-#include "unwind/arch.h"
 #include "unwind/cfi.h"
+#include "unwind/rule.h"
 #include "unwind/rule_cache.h"
 
 #include <errno.h>

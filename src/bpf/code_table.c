@@ -5,8 +5,8 @@
 #include "base/array.h"
 #include "base/machine.h"
 #include "elf/elf.h"
-#include "unwind/arch.h"
 #include "unwind/cfi.h"
+#include "unwind/rule.h"
 
 #include <elf.h>
 #include <errno.h>

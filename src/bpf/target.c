@@ -9,7 +9,7 @@
 #include "elf/elf.h"
 #include "process/maps.h"
 #include "process/process.h"
-#include "unwind/arch.h"
+#include "unwind/rule.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -189,59 +189,25 @@ static __always_inline uint64_t hl_find_rule(struct hl_workplace *walk, uint64_t
 	return (slot->check ^ rule) == slot_key ? rule : hl_rule_miss(walk, pc, slot, slot_key);
 }
 
-/* ---- steps: src/unwind/arch.c says the same for the recorder ---- */
+/* ---- steps: src/unwind/rule.c says the same for the recorder ---- */
 
-static __always_inline bool hl_find_cfa(struct hl_workplace *walk, hl_rule rule, uint64_t context,
-					uint64_t *ret_cfa)
+static __always_inline bool hl_read_place(struct hl_workplace *walk, struct hl_rule_place place,
+					  uint64_t *ret_value)
 {
-	const struct hl_arch_frame *at = &walk->at;
-	enum hl_rule_kind kind = hl_rule_kind_of(rule);
-	int64_t offset = hl_rule_cfa_offset(rule), extra = hl_rule_extra(rule);
-
-	if (kind == HL_RULE_SP || kind == HL_RULE_BP) {
-		*ret_cfa = (kind == HL_RULE_SP ? at->sp : at->bp) + offset;
-		return true;
-	}
-	if (kind == HL_RULE_PLT) {
-		*ret_cfa = at->sp + ((int64_t)(at->pc & 15) >= extra ? 16 : 8);
-		return true;
-	}
-	uint64_t place = kind == HL_RULE_DEREF_SP   ? at->sp + offset
-			 : kind == HL_RULE_DEREF_BP ? at->bp + offset
-						    : context + hl_arch_ucontext_offset(extra);
-	bool known = kind == HL_RULE_DEREF_SP || kind == HL_RULE_DEREF_BP ||
-		     (kind == HL_RULE_REGISTER && context);
-	uint64_t base;
-	if (!known || !hl_read_word(walk, place, &base))
+	if (place.is_stored && !hl_read_word(walk, place.base, &place.base))
 		return false;
-	*ret_cfa = base + (kind == HL_RULE_REGISTER ? offset : extra * 8);
+	*ret_value = place.base + place.addend;
 	return true;
-}
-
-static __always_inline bool hl_find_bp(struct hl_workplace *walk, hl_rule rule, uint64_t cfa,
-				       uint64_t *ret_bp)
-{
-	int64_t offset = hl_rule_bp_offset(rule);
-
-	switch (hl_rule_bp_of(rule)) {
-	case HL_BP_CFA:
-		return hl_read_word(walk, cfa + offset, ret_bp);
-	case HL_BP_AT_BP:
-		return hl_read_word(walk, walk->at.bp + offset, ret_bp);
-	case HL_BP_AT_SP:
-		return hl_read_word(walk, walk->at.sp + offset, ret_bp);
-	default:
-		*ret_bp = walk->at.bp;
-		return true;
-	}
 }
 
 static __noinline enum hl_arch_outcome hl_step_by_cfa(struct hl_workplace *walk, hl_rule rule,
 						      uint64_t context)
 {
 	uint64_t cfa = 0, ra = 0, bp = 0;
+	struct hl_rule_place place;
 
-	if (!hl_find_cfa(walk, rule, context, &cfa))
+	if (!hl_rule_find_cfa(rule, &walk->at, context, &place) ||
+	    !hl_read_place(walk, place, &cfa))
 		return HL_STEP_LOST;
 	if (HL_ARCH_RETURN_IN_REGISTER(rule)) {
 		if (!context || cfa < walk->at.sp)
@@ -249,7 +215,7 @@ static __noinline enum hl_arch_outcome hl_step_by_cfa(struct hl_workplace *walk,
 		ra = context;
 		bp = walk->at.bp;
 	} else if (cfa <= walk->at.sp || !hl_read_word(walk, HL_ARCH_RETURN_AT(rule, cfa), &ra) ||
-		   !hl_find_bp(walk, rule, cfa, &bp)) {
+		   !hl_read_place(walk, hl_rule_find_bp(rule, &walk->at, cfa), &bp)) {
 		return HL_STEP_LOST;
 	}
 	ra = HL_CODE_ADDRESS(ra);

@@ -19,7 +19,7 @@
 
 #include "bpf/registers.h"
 #include "bpf/walk_shared.h"
-#include "unwind/arch.h"
+#include "unwind/rule.h"
 
 #define HL_PAGE_BYTES UINT64_C(4096)
 

@@ -7,7 +7,7 @@
  *   code page   HL_CODE_PAGE_BYTES of a file's code, as counted from the start of its executable
  *               segments. Not a page of memory: smaller, so that a page has few rows.
  *   row         (offset in the code page << 48) | rule: from there on in its page, step by the
- *               rule (unwind/arch.h). Rows of a page are sorted; the first has offset 0.
+ *               rule (unwind/rule.h). Rows of a page are sorted; the first has offset 0.
  *   stack id    64-bit hash of a stack's frame keys and its target's number, never 0.
  *   target      a process whose stacks are walked. Its number, from 1, is never used again; its
  *               place in the maps is, once it has ended. A walker of one target has it as number 1

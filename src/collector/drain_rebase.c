@@ -89,7 +89,7 @@ copy_cell(struct reading *reading, const struct hl_cell *cell, struct hl_cell *r
 	do {
 		before = progress_of(reading, ring);
 		*ret_cell = *(const volatile struct hl_cell *)cell;
-		hl_machine_order_loads();
+		atomic_thread_fence(memory_order_acquire);
 		after = progress_of(reading, ring);
 	} while ((before.head != after.head || before.lost != after.lost ||
 		  before.head & HL_RING_IN_EVENT) &&

@@ -3,7 +3,7 @@
 #include "collector/region_read.h"
 
 #include "base/clock.h"
-#include "base/clock_source.h"
+#include "base/machine.h"
 
 #include <errno.h>
 #include <fcntl.h>

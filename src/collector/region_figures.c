@@ -41,7 +41,7 @@ static struct hl_cell_base read_cell(const struct hl_cell *cell)
 
 	do {
 		before = now;
-		hl_machine_order_loads();
+		atomic_thread_fence(memory_order_acquire);
 		now = look(cell);
 	} while (!are_equal(before, now) && --looks);
 	return now;

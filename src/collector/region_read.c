@@ -129,7 +129,7 @@ __attribute__((no_sanitize("thread"))) static struct hl_cell copy_cell(const str
 	do {
 		epoch = __atomic_load_n(&shared->epoch, __ATOMIC_ACQUIRE);
 		cell = *(const volatile struct hl_cell *)shared;
-		hl_machine_order_loads();
+		atomic_thread_fence(memory_order_acquire);
 	} while (__atomic_load_n(&shared->epoch, __ATOMIC_RELAXED) != epoch && --looks);
 	cell.epoch = epoch;
 	return cell;
@@ -205,7 +205,7 @@ static int read_values(const struct hl_region_view *view, uint64_t most,
 		uint32_t epoch = atomic_load(&header->peak_epoch);
 		process->value_count =
 			read_chunks(view, chunks, epoch, most, process->values, &bad);
-		hl_machine_order_loads();
+		atomic_thread_fence(memory_order_acquire);
 		if (atomic_load(&header->peak_epoch) == epoch)
 			break;
 	}

@@ -447,7 +447,7 @@ static bool will_call_hook(const struct hl_attached *attached,
 {
 	uint64_t registers[sizeof(thread->registers) / 8];
 
-	if (!attached->object_real[0] || hl_thread_registers_call(&thread->registers) >= 0)
+	if (!attached->object_real[0] || hl_thread_registers_in_call(&thread->registers))
 		return false;
 	memcpy(registers, &thread->registers, sizeof(registers));
 	for (size_t i = 0; i < HL_COUNT_OF(registers); i++)

@@ -315,13 +315,11 @@ uint64_t hl_remote_make_frame(const struct hl_remote *remote,
 bool hl_remote_keeps_state(pid_t tid);
 
 /* Sets ${registers}, those of a thread with that frame, so that it goes on at ${pc}: a function, which returns to the frame, or
- * one of the gadgets. Then, what it goes on with. */
+ * one of the gadgets. */
 void hl_remote_begin(struct hl_thread_registers *registers, const struct hl_gadgets *gadgets,
 		     uint64_t frame, uint64_t pc);
-void hl_remote_pass(struct hl_thread_registers *registers, long number, const long arguments[6]);
 
-/* Whether the thread is about to enter rt_sigreturn(2) by that frame; then, what the function has returned. */
-bool hl_remote_is_at_return(const struct hl_thread_registers *registers, uint64_t frame);
+/* Of a thread that is about to enter rt_sigreturn(2) by that frame: what the function has returned. */
 int32_t hl_remote_function_result(const struct hl_thread_registers *registers,
 				  const struct hl_gadgets *gadgets);
 

@@ -472,6 +472,16 @@ static bool is_given(pid_t tid, long number, const long arguments[6])
 	       !memcmp(info.entry.args, arguments, sizeof(info.entry.args));
 }
 
+/* What the thread goes on with: a system call, or a function of one argument. */
+static void pass(struct hl_thread_registers *registers, long number, const long arguments[6])
+{
+	static const uint8_t numbers[] = {HL_DWARF_CALL};
+
+	for (size_t i = 0; i < sizeof(numbers); i++)
+		memcpy((uint8_t *)registers + 8 * hl_dwarf_word(numbers[i]),
+		       i ? &arguments[i - 1] : &number, sizeof(number));
+}
+
 /* One system call, not made again. The kernel's answer in ${ret_result}; -ESRCH, -EAGAIN, -ENOEXEC. */
 static int make_syscall(struct hl_remote *remote, struct hl_remote_thread *thread, long number,
 			const long arguments[6], long *ret_result)
@@ -480,7 +490,7 @@ static int make_syscall(struct hl_remote *remote, struct hl_remote_thread *threa
 
 	hl_remote_begin(&registers, &remote->gadgets, remote->caller.frame,
 			remote->gadgets.syscall);
-	hl_remote_pass(&registers, number, arguments);
+	pass(&registers, number, arguments);
 	int r = set_state(thread->tid, &registers, UINT64_MAX);
 	if (r == 0)
 		r = run_to_syscall(remote, thread);
@@ -526,7 +536,8 @@ static int run_function(struct hl_remote *remote, struct hl_remote_thread *threa
 			return r;
 		if (hl_thread_registers_read(thread->tid, &registers) < 0)
 			return -errno;
-		if (hl_remote_is_at_return(&registers, frame))
+		if (hl_thread_registers_call(&registers) == SYS_rt_sigreturn &&
+		    hl_thread_registers_sp(&registers) == frame)
 			break;
 	}
 	*ret_result = hl_remote_function_result(&registers, &remote->gadgets);
@@ -546,7 +557,7 @@ int hl_remote_call(struct hl_remote *remote, uint64_t function, uint64_t argumen
 		return -EFAULT;
 	struct hl_thread_registers registers = thread->registers;
 	hl_remote_begin(&registers, &remote->gadgets, frame, function);
-	hl_remote_pass(&registers, 0, (const long[6]){(long)argument});
+	pass(&registers, 0, (const long[6]){(long)argument});
 	remote->caller.called_a_function = true;
 	int r = set_state(thread->tid, &registers, ~faults());
 	if (r == 0)

@@ -109,7 +109,7 @@ static bool has_ended_early(pid_t tid, const struct hl_interrupted_call *call,
 	       (int64_t)*hl_thread_registers_result(registers) == -EINTR &&
 	       *hl_thread_registers_pc(registers) == call->pc &&
 	       hl_thread_registers_sp(registers) == call->sp &&
-	       hl_thread_call_number(registers) == call->number &&
+	       hl_thread_registers_call(registers) == (int64_t)call->number &&
 	       status_number(tid, SWITCHES, 10) == call->switches + 1;
 }
 

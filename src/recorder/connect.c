@@ -349,7 +349,7 @@ static bool has_another_descriptor(int fd)
  * of which it may close any, and shares all else: memory, process, and the caller's thread-local
  * storage, so that it may call nothing of libc. No signal comes meanwhile. 0 or a negative errno.
  */
-static int run_with_own_descriptors(hl_clone_fn *run, void *argument)
+static int run_with_own_descriptors(void (*run)(void *), void *argument)
 {
 	uint64_t before;
 
@@ -361,7 +361,7 @@ static int run_with_own_descriptors(hl_clone_fn *run, void *argument)
 	long result = -EPERM;
 	if (hl_seccomp_enter(SYS_clone, CLONE_FLAGS, (long)(stack + STACK_BYTES), 0, 0, 0, 0)) {
 		if (hl_seccomp_may_call(SYS_exit, 0, 0, 0, 0, 0, 0))
-			result = hl_clone_and_call(CLONE_FLAGS, stack + STACK_BYTES, run, argument);
+			result = hl_machine_clone(CLONE_FLAGS, stack + STACK_BYTES, run, argument);
 		hl_seccomp_leave();
 	}
 	hl_sys_restore_signals(&before);

@@ -53,9 +53,9 @@ static inline void hl_event_keep_peak(const struct hl_recorder *recorder, struct
 		return;
 	cell->at_peak_bytes = (int64_t)(cell->alloc_bytes - cell->free_bytes);
 	*hl_event_at_peak_objects(cell) = (int64_t)(cell->alloc_objects - cell->free_objects);
-	hl_machine_order_stores();
+	atomic_thread_fence(memory_order_release);
 	cell->epoch = epoch;
-	hl_machine_order_stores();
+	atomic_thread_fence(memory_order_release);
 }
 
 static inline void hl_event_begin_logged(struct hl_recorder *recorder, struct hl_thread *thread)
@@ -158,7 +158,7 @@ static inline void hl_event_write(struct hl_recorder *recorder, struct hl_thread
 			!hl_ring_writer_put(&thread->ring, &recorder->region, node, weight.bytes,
 					    weight.objects, is_free))) {
 		/* Who sees that the event is lost sees it counted. */
-		hl_machine_order_stores();
+		atomic_thread_fence(memory_order_release);
 		thread->in_region->lost_log_events++;
 		hl_ring_writer_end(&thread->ring);
 	}

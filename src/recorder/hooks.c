@@ -11,6 +11,7 @@
 #include "guests/guest.h"
 #include "recorder/event.h"
 #include "recorder/libc.h"
+#include "recorder/pass_on.h"
 #include "recorder/sample.h"
 #include "recorder/start.h"
 #include "recorder/thread.h"
@@ -20,6 +21,7 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 
 /* Calls that are not recorded: before the start, after the end, nested, or not sampled. */
 
@@ -406,7 +408,19 @@ HL_EXPORT void HL_HOOK(free_aligned_sized)(void *block, size_t alignment, size_t
 }
 
 #ifndef HL_ATTACHED
-/* By dlmopen(), see pass_on.c of the machine. */
+/* ---- calls that are passed on by a jump, as if no hook were there; not all compilers have naked functions for all machines ---- */
+
+#define TEXT_OF(number) #number
+#define NUMBER(number)	TEXT_OF(number)
+
+#define FUNCTION(NAME, CODE)                                                \
+	__asm__(".text\n"                                                   \
+		".globl " #NAME "\n"                                        \
+		".type " #NAME ", %function\n" #NAME ":\n\t"                \
+		".cfi_startproc\n\t" HL_LANDING_PAD CODE ".cfi_endproc\n\t" \
+		".size " #NAME ", . - " #NAME "\n")
+
+/* By dlmopen(). */
 __attribute__((used, visibility("hidden"))) void hl_hooks_note_namespace(Lmid_t namespace)
 {
 	hl_libc_resolve();
@@ -416,12 +430,25 @@ __attribute__((used, visibility("hidden"))) void hl_hooks_note_namespace(Lmid_t 
 		hl_deepbind_complete();
 }
 
-/* By dlopen(), likewise. */
+/* By dlopen(). */
 __attribute__((used, visibility("hidden"))) void hl_hooks_note_library(void)
 {
 	hl_libc_resolve();
 	hl_deepbind_complete();
 }
+
+/* The loader looks for libraries where its caller's would be, so the call is passed on by a jump. A namespace brings a libc
+ * of its own, which nothing is put before. */
+FUNCTION(dlopen, HL_CALL("hl_hooks_note_library") HL_JUMP("hl_libc_dlopen"));
+FUNCTION(dlmopen, HL_CALL("hl_hooks_note_namespace") HL_JUMP("hl_libc_dlmopen"));
+
+/* May be called in any way, so nothing but the registers of calls between modules is touched. */
+FUNCTION(syscall,
+	 HL_JUMP_IF(NUMBER(__NR_execve), "hl_hooks_exec_by_number")
+		 HL_JUMP_IF(NUMBER(__NR_execveat), "hl_hooks_exec_by_number")
+			 HL_JUMP_IF(NUMBER(__NR_seccomp), "hl_hooks_filter_by_number")
+				 HL_JUMP_IF(NUMBER(__NR_prctl), "hl_hooks_filter_by_number")
+					 HL_JUMP("hl_libc_syscall"));
 #endif
 
 /* The code of the library goes away: rules and walks that know it must not be used again. */

@@ -247,7 +247,7 @@ HL_EXPORT int execle(const char *path, const char *argument, ...)
 
 /* ---- by number ---- */
 
-/* For syscall(), see pass_on.c of the machine: but for those of hooks_filters.c only execve and
+/* For syscall(), see hooks.c: but for those of hooks_filters.c only execve and
  * execveat come here, whose arguments are those of the functions. */
 __attribute__((used, visibility("hidden"))) long
 hl_hooks_exec_by_number(long number, long a, long b, long c, long d, long e)

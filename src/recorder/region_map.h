@@ -151,7 +151,7 @@ static inline void hl_ring_writer_begin(struct hl_ring_writer *writer)
 		return;
 	atomic_store_explicit(&writer->ring->head, writer->head | HL_RING_IN_EVENT,
 			      memory_order_relaxed);
-	hl_machine_order_stores();
+	atomic_thread_fence(memory_order_release);
 }
 
 static inline void hl_ring_writer_end(struct hl_ring_writer *writer)

@@ -75,11 +75,6 @@ static inline void hl_sys_restore_signals(const uint64_t *before)
 	hl_sys6(SYS_rt_sigprocmask, SIG_SETMASK, (long)before, 0, HL_SYS_SIGSET_BYTES, 0, 0);
 }
 
-/* Begins a thread by clone() of ${flags}, with nothing on the stack that ends at ${stack_end}. It calls ${run} with ${argument} and
- * ends; only the caller returns. */
-typedef void hl_clone_fn(void *argument);
-long hl_clone_and_call(unsigned long flags, void *stack_end, hl_clone_fn *run, void *argument);
-
 static inline long hl_sys_close(int fd)
 {
 	return HL_SYS(SYS_close, fd, 0, 0);

@@ -3,7 +3,7 @@
 #include "unwind/cfi.h"
 
 #include "base/compiler.h"
-#include "unwind/arch.h"
+#include "unwind/rule.h"
 
 #include <errno.h>
 #include <string.h>

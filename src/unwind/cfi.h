@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 /* Low 48 bits; the bits above are zero (the rule cache keeps a module id there). Packed and
- * unpacked in arch.h. */
+ * unpacked in rule.h. */
 typedef uint64_t hl_rule;
 
 /* The bytes of one section, with the address at which its first byte is (or would be) mapped. */

@@ -2,7 +2,7 @@
 /* The call frame machine of DWARF 5 section 6.4.2; see cfi.h. */
 #include "unwind/cfi.h"
 
-#include "unwind/arch.h"
+#include "unwind/rule.h"
 
 #include <errno.h>
 

@@ -13,9 +13,10 @@
 #pragma once
 
 #include "base/compiler.h"
+#include "unwind/arch.h"
 #include "unwind/cfi.h"
 
-/* The numbers of SP and BP differ in bit 0 only, and HL_BP_SAME and HL_BP_CFA in bit 4 only: one
+/* The numbers of SP and BP differ in bit 0 only, as those of DEREF_SP and DEREF_BP do, and HL_BP_SAME and HL_BP_CFA in bit 4 only: one
  * masked compare finds the frames that step_plain can do, nearly all. */
 enum hl_rule_kind {
 	HL_RULE_NONE = 0,	 /* no information */
@@ -82,6 +83,12 @@ static inline int64_t hl_rule_cfa_offset(hl_rule rule)
 	return ((int64_t)(rule << 16) >> 40) * 8;
 }
 
+/* CFA = sp + ${bytes}, with the saved frame pointer and the return address right below. */
+static inline hl_rule hl_arch_rule_of_frame(uint64_t bytes)
+{
+	return HL_RULE_SP | HL_RULE_SAVED_RECORD | bytes / 8 << 24;
+}
+
 /* The registers of a frame that a walk carries. */
 struct hl_arch_frame {
 	uint64_t pc; /* lookup pc */
@@ -95,6 +102,19 @@ struct hl_arch_plain {
 	uint64_t bp_at; /* where the caller's bp is; ra_at when bp was not saved */
 	bool bp_saved;
 };
+
+/* Without branches: which of the cases a frame is cannot be predicted. */
+static inline struct hl_arch_plain hl_arch_plain_step(hl_rule rule, uint64_t sp, uint64_t bp)
+{
+	struct hl_arch_plain step;
+
+	step.cfa = (rule & 1 ? bp : sp) + (uint64_t)hl_rule_cfa_offset(rule);
+	step.bp_saved = rule & 0x10;
+	uint64_t saved_at = step.cfa + (uint64_t)hl_rule_bp_offset(rule);
+	step.ra_at = HL_ARCH_PLAIN_RETURN_AT(rule, step.cfa, saved_at);
+	step.bp_at = step.bp_saved ? saved_at : step.ra_at;
+	return step;
+}
 
 static inline bool hl_arch_is_plain(hl_rule rule)
 {
@@ -115,6 +135,53 @@ static inline bool hl_arch_uses_bp(hl_rule rule)
 
 /* A frame pointer farther away is a register put to other use, or one of another stack. */
 #define HL_FRAME_POINTER_REACH (UINT64_C(512) << 10)
+
+/* What a step looks for: ${base}, or the word that is stored there, and ${addend} more. */
+struct hl_rule_place {
+	uint64_t base, addend;
+	bool is_stored;
+};
+
+/* Where the CFA of ${frame} is. ${context}: of the signal that interrupted the frame, or 0. False: it is not known. */
+static inline bool hl_rule_find_cfa(hl_rule rule, const struct hl_arch_frame *frame,
+				    uint64_t context, struct hl_rule_place *ret_place)
+{
+	uint64_t offset = (uint64_t)hl_rule_cfa_offset(rule),
+		 base = rule & 1 ? frame->bp : frame->sp;
+	int64_t extra = hl_rule_extra(rule);
+
+	switch (hl_rule_kind_of(rule)) {
+	case HL_RULE_SP:
+	case HL_RULE_BP:
+		*ret_place = (struct hl_rule_place){base, offset, false};
+		return true;
+	case HL_RULE_PLT:
+		*ret_place = (struct hl_rule_place){
+			base, (int64_t)(frame->pc & 15) >= extra ? 16 : 8, false};
+		return true;
+	case HL_RULE_DEREF_SP:
+	case HL_RULE_DEREF_BP:
+		*ret_place = (struct hl_rule_place){base + offset, (uint64_t)extra * 8, true};
+		return true;
+	case HL_RULE_REGISTER:
+		base = context + hl_arch_ucontext_offset(extra);
+		*ret_place = (struct hl_rule_place){base, offset, true};
+		return context;
+	default:
+		return false;
+	}
+}
+
+/* Where the bp of the caller of ${frame}, whose CFA is ${cfa}, is. */
+static inline struct hl_rule_place hl_rule_find_bp(hl_rule rule, const struct hl_arch_frame *frame,
+						   uint64_t cfa)
+{
+	enum hl_rule_bp bp = hl_rule_bp_of(rule);
+	uint64_t base = bp == HL_BP_CFA ? cfa : bp == HL_BP_AT_SP ? frame->sp : frame->bp;
+	uint64_t offset = bp == HL_BP_SAME ? 0 : (uint64_t)hl_rule_bp_offset(rule);
+
+	return (struct hl_rule_place){base + offset, 0, bp != HL_BP_SAME};
+}
 
 struct hl_walk;
 

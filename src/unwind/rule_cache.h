@@ -4,7 +4,7 @@
 
 #include "base/compiler.h"
 #include "base/machine.h"
-#include "unwind/arch.h"
+#include "unwind/rule.h"
 #include "unwind/unwind.h"
 
 #include <stdbool.h>

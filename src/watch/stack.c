@@ -9,7 +9,7 @@
 #include "bpf/walker.h"
 #include "process/maps.h"
 #include "symbols/symbols.h"
-#include "unwind/arch.h"
+#include "unwind/rule.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -126,7 +126,7 @@ static struct module *find_module(struct walk *walk, uint64_t pc)
 	return NULL;
 }
 
-/* ---- steps, as those of src/unwind/arch.c ---- */
+/* ---- steps, as those of src/unwind/rule.c ---- */
 
 static bool read_word(const struct walk *walk, uint64_t address, uint64_t *ret_word)
 {
@@ -150,39 +150,19 @@ static bool step_by_frame_pointer(struct walk *walk)
 	return true;
 }
 
-static bool find_cfa(const struct walk *walk, hl_rule rule, uint64_t *ret_cfa)
+static bool read_place(const struct walk *walk, struct hl_rule_place place, uint64_t *ret_value)
 {
-	const struct hl_arch_frame *at = &walk->at;
-	uint64_t offset = (uint64_t)hl_rule_cfa_offset(rule), base;
-	int64_t extra = hl_rule_extra(rule);
-
-	switch (hl_rule_kind_of(rule)) {
-	case HL_RULE_SP:
-		*ret_cfa = at->sp + offset;
-		return true;
-	case HL_RULE_BP:
-		*ret_cfa = at->bp + offset;
-		return true;
-	case HL_RULE_PLT:
-		*ret_cfa = at->sp + ((int64_t)(at->pc & 15) >= extra ? 16 : 8);
-		return true;
-	case HL_RULE_DEREF_SP:
-	case HL_RULE_DEREF_BP:
-		base = hl_rule_kind_of(rule) == HL_RULE_DEREF_SP ? at->sp : at->bp;
-		if (!read_word(walk, base + offset, &base))
-			return false;
-		*ret_cfa = base + (uint64_t)(extra * 8);
-		return true;
-	default:
+	if (place.is_stored && !read_word(walk, place.base, &place.base))
 		return false;
-	}
+	*ret_value = place.base + place.addend;
+	return true;
 }
 
 static bool step(struct walk *walk, hl_rule rule)
 {
 	struct hl_arch_frame *at = &walk->at;
 	uint64_t cfa, ra = walk->link, bp = at->bp, context = at->sp;
-	int64_t bp_offset = hl_rule_bp_offset(rule);
+	struct hl_rule_place place;
 
 	walk->link = 0;
 	if (HL_ARCH_IS_RECORD(rule))
@@ -201,14 +181,11 @@ static bool step(struct walk *walk, hl_rule rule)
 		break;
 	}
 	bool is_register = HL_ARCH_RETURN_IN_REGISTER(rule);
-	if (!find_cfa(walk, rule, &cfa) || cfa < at->sp ||
+	if (!hl_rule_find_cfa(rule, at, 0, &place) || !read_place(walk, place, &cfa) ||
+	    cfa < at->sp ||
 	    (!is_register &&
 	     (cfa == at->sp || !read_word(walk, HL_ARCH_RETURN_AT(rule, cfa), &ra))) ||
-	    !ra)
-		return false;
-	enum hl_rule_bp place = is_register ? HL_BP_SAME : hl_rule_bp_of(rule);
-	uint64_t base = place == HL_BP_CFA ? cfa : place == HL_BP_AT_BP ? at->bp : at->sp;
-	if (place != HL_BP_SAME && !read_word(walk, base + (uint64_t)bp_offset, &bp))
+	    !ra || (!is_register && !read_place(walk, hl_rule_find_bp(rule, at, cfa), &bp)))
 		return false;
 	ra = hl_machine_code_address(ra);
 	*at = (struct hl_arch_frame){.pc = ra - 1, .sp = cfa, .bp = bp};

@@ -24,9 +24,9 @@
 #define UNW_LOCAL_ONLY
 #include "base/compiler.h"
 #include "machine.h"
-#include "unwind/arch.h"
 #include "unwind/cfi.h"
 #include "unwind/recall.h"
+#include "unwind/rule.h"
 #include "unwind/unwind.h"
 
 #include <dlfcn.h>

@@ -3,7 +3,7 @@
 #include "base/compiler.h"
 #include "base/machine.h"
 #include "cfi_builder.h"
-#include "unwind/arch.h"
+#include "unwind/rule.h"
 #include "unwind/rule_cache.h"
 #include "unwind/saved.h"
 

@@ -2,7 +2,7 @@
 /* The CFI compiler: hand-assembled programs, damaged ones, and those of real libraries. */
 #include "base/compiler.h"
 #include "cfi_builder.h"
-#include "unwind/arch.h"
+#include "unwind/rule.h"
 #include "unwind/rule_cache.h"
 
 #include <dlfcn.h>

@@ -5,7 +5,7 @@
 
 #include "fail_allocations.h"
 #include "temporary.h"
-#include "unwind/arch.h"
+#include "unwind/rule.h"
 #include "unwind/rule_cache.h"
 
 #include <dlfcn.h>

@@ -3,7 +3,7 @@
 #include "bpf/walker.h"
 
 #include "fail_allocations.h"
-#include "unwind/arch.h"
+#include "unwind/rule.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -6,8 +6,8 @@
 #pragma once
 
 #include "../e2e/machine.h"
-#include "unwind/arch.h"
 #include "unwind/recall.h"
+#include "unwind/rule.h"
 #include "unwind/unwind.h"
 #include "walk_parts.h"
 

@@ -17,7 +17,7 @@
 #include "guests/guest.h"
 #include "recorder/modules.h"
 #include "recorder/recorder.h"
-#include "unwind/arch.h"
+#include "unwind/rule.h"
 #include "unwind/rule_cache.h"
 #include "unwind/saved.h"
 

@@ -27,7 +27,8 @@ HL_READS_STACK static inline uint64_t place_of_context(const struct hl_ruby *rub
 {
 	if (HL_UNLIKELY(!ruby->tls))
 		return hl_machine_thread_pointer() + (uint64_t)ruby->tls_offset;
-	uint64_t module = ruby->tls[0], table = hl_machine_tls_table();
+	uint64_t module = ruby->tls[0];
+	uint64_t table = *(const uint64_t *)(hl_machine_thread_pointer() + HL_MACHINE_DTV);
 	if (HL_UNLIKELY(module > *(const uint64_t *)(table - 16)))
 		return 0;
 	uint64_t memory = *(const uint64_t *)(table + 16 * module);

@@ -335,6 +335,18 @@ static int add_part(struct hl_root_names *names, const struct part *part)
 	return HL_ARRAY_APPEND(names->parts, names->part_count, names->part_capacity, *part);
 }
 
+/* Whether thread-local storage of ${bytes} may begin at ${start}: the modules' follow each other from the thread pointer on. *${edge}
+ * is that, then the outer end of what was found last. */
+static bool is_next_tls(uint64_t start, uint64_t bytes, uint64_t *edge)
+{
+	bool is_next =
+		HL_THREAD_TLS_IS_ABOVE ? start >= *edge : start < *edge && bytes <= *edge - start;
+
+	if (is_next)
+		*edge = start + (HL_THREAD_TLS_IS_ABOVE ? bytes : 0);
+	return is_next;
+}
+
 /* Static thread-local storage of one thread: see heap/thread.h. */
 static int add_tls(struct hl_root_names *names, uint64_t pointer)
 {
@@ -350,14 +362,14 @@ static int add_tls(struct hl_root_names *names, uint64_t pointer)
 		r = hl_strings_intern(names->strings, "libc", &control.name.module);
 	if (r == 0)
 		r = add_part(names, &control);
-	if (!read_word(names, pointer + HL_THREAD_DTV, &dtv))
+	if (!read_word(names, pointer + HL_MACHINE_DTV, &dtv))
 		return r;
 	for (size_t i = 0; i < names->tls_count && r == 0; i++) {
 		const struct module *module = &names->modules[names->tls_modules[i]];
 		if (!read_word(names, dtv + (i + 1) * 16, &start) ||
 		    (start > pointer ? start - pointer : pointer - start) > STATIC_TLS_BYTES ||
 		    !find_segment(module, PT_TLS, &segment, &bias) ||
-		    !hl_thread_has_tls(start, segment.p_memsz, &edge))
+		    !is_next_tls(start, segment.p_memsz, &edge))
 			continue;
 		r = add_part(names, &(struct part){.name = {.kind = HL_ROOT_THREAD_VARIABLE,
 							    .module = module->name,

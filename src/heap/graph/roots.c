@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/compiler.h"
+#include "base/machine.h"
 #include "heap/glibc.h"
 #include "heap/thread.h"
 
@@ -243,7 +244,7 @@ static int see_gap(void *context, uint64_t start, uint64_t end)
 		return 0;
 	uint64_t ended = has_thread ? 0 : ended_thread(search, start, end);
 	if (ended)
-		return see_memory(search, ended + HL_THREAD_DTV, ended + HL_THREAD_DTV + 8);
+		return see_memory(search, ended + HL_MACHINE_DTV, ended + HL_MACHINE_DTV + 8);
 	for (uint64_t at = start; at < end && r == 0;) {
 		/* The next stack pointer with its thread's own memory above it. */
 		const struct hl_graph_thread *next = NULL;

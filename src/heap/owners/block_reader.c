@@ -290,11 +290,11 @@ static int read_steps(struct hl_block_reader *reader, struct plane *plane)
 	uint32_t before[PAGE_ENTRIES];
 
 	memcpy(before, plane->entries, sizeof(before));
-	hl_machine_order_loads();
+	atomic_thread_fence(memory_order_acquire);
 	int r = hl_owners_read_memory(reader->pid,
 				      plane->leaf + offsetof(struct hl_block_leaf, steps) + first,
 				      plane->steps, sizeof(plane->steps));
-	hl_machine_order_loads();
+	atomic_thread_fence(memory_order_acquire);
 	if (r == 0)
 		r = hl_owners_read_memory(reader->pid, plane->page, plane->entries,
 					  sizeof(plane->entries));

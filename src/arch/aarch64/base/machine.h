@@ -4,6 +4,7 @@
 
 #include <elf.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Of its ELF files. */
@@ -22,6 +23,9 @@
 #define HL_USER_END	(UINT64_C(1) << HL_ADDRESS_BITS)
 #define HL_MAPPED_END	HL_USER_END
 
+/* From the thread pointer to the address of the dtv: where glibc keeps the thread's thread-local memory of each module. */
+#define HL_MACHINE_DTV 0u
+
 /* A return address as it lies on a stack, as the address that it is: pointer authentication uses the bits above, which are 0 in
  * all addresses of user space. */
 static inline uint64_t hl_machine_code_address(uint64_t word)
@@ -29,21 +33,10 @@ static inline uint64_t hl_machine_code_address(uint64_t word)
 	return word & (HL_USER_END - 1);
 }
 
-/* Loads before it are done before those after it; likewise stores. */
-static inline void hl_machine_order_loads(void)
-{
-	atomic_thread_fence(memory_order_acquire);
-}
-
-static inline void hl_machine_order_stores(void)
-{
-	atomic_thread_fence(memory_order_release);
-}
-
 /* Loads of one's own that a thread bases its stamp upon come after what the program loaded before: see region/ring.h. */
 static inline void hl_machine_order_stamp(void)
 {
-	hl_machine_order_loads();
+	atomic_thread_fence(memory_order_acquire);
 }
 
 /* Of the clock's ticks in a stamp, see region/ring.h: one. It takes 40 ns at the 25 MHz of common servers, and 1 ns from Armv8.6 on. */
@@ -66,6 +59,10 @@ static inline uint64_t hl_machine_clock_after_exchange(void)
 	return hl_machine_clock();
 }
 
+/* The kernel's clock source that reads the same counter, which runs at one rate at all times: the architecture says so. */
+#define HL_MACHINE_CLOCK_SOURCES     "arch_sys_counter\n"
+#define hl_machine_clock_is_steady() true
+
 /* In a loop that waits for another thread. */
 static inline void hl_machine_pause(void)
 {
@@ -78,10 +75,4 @@ static inline uint64_t hl_machine_thread_pointer(void)
 
 	__asm__("mrs %0, tpidr_el0" : "=r"(pointer));
 	return pointer;
-}
-
-/* The dtv: where glibc keeps the thread's thread-local memory of each module. */
-static inline uint64_t hl_machine_tls_table(void)
-{
-	return *(const uint64_t *)hl_machine_thread_pointer();
 }

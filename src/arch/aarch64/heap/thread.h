@@ -14,9 +14,9 @@
 #define HL_PTHREAD_ABOVE_MAX (UINT64_C(1) << 20) /* from there to the end of the thread's stack */
 
 /* From the thread pointer on. */
-#define HL_THREAD_DTV	     0u	    /* the dtv's address */
-#define HL_THREAD_STRUCT_END 16u    /* of what is not thread-local storage */
-#define HL_THREAD_OWN_BYTES  32768u /* all that is the thread's, mostly: with thread-local storage */
+#define HL_THREAD_STRUCT_END   16u /* of what is not thread-local storage */
+#define HL_THREAD_TLS_IS_ABOVE true
+#define HL_THREAD_OWN_BYTES    32768u /* all that is the thread's, mostly: with thread-local storage */
 
 enum {
 	HL_ROBUST_LAST = 27,
@@ -58,16 +58,6 @@ static inline uint64_t hl_pthread_before(struct hl_memory *memory, uint64_t poin
 		if (hl_pthread_is_at(words + (pointer - at - start) / 8, pointer - at))
 			return at;
 	return UINT64_MAX;
-}
-
-/* Whether thread-local storage of ${bytes} may begin at ${start}: the modules' follow each other from the thread pointer on. *${edge}
- * is that, then the outer end of what was found last. */
-static inline bool hl_thread_has_tls(uint64_t start, uint64_t bytes, uint64_t *edge)
-{
-	if (start < *edge)
-		return false;
-	*edge = start + bytes;
-	return true;
 }
 
 /* A note of a core file that follows a thread's registers. */

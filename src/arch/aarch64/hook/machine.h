@@ -50,10 +50,7 @@ static const uint8_t hl_gadgets_planted[] = {0x01, 0,	 0,    0xd4, 0xc0, 0x03, 0
 
 #define HL_VDSO_CLOCK "__kernel_clock_gettime"
 
-static inline bool hl_reads_thread_pointer(void)
-{
-	return true;
-}
+#define hl_reads_thread_pointer()  true
 #define HL_THREAD_POINTER_NAME	   "gettid"
 #define HL_THREAD_POINTER_CALL	   SYS_gettid
 #define HL_THREAD_POINTER_ARGUMENT 0

@@ -107,17 +107,6 @@ void hl_remote_begin(struct hl_thread_registers *registers, const struct hl_gadg
 	registers->x[30] = gadgets->sigreturn;
 }
 
-void hl_remote_pass(struct hl_thread_registers *registers, long number, const long arguments[6])
-{
-	registers->x[8] = (uint64_t)number;
-	memcpy(registers->x, arguments, 6 * sizeof(*arguments));
-}
-
-bool hl_remote_is_at_return(const struct hl_thread_registers *registers, uint64_t frame)
-{
-	return registers->x[8] == SYS_rt_sigreturn && registers->sp == frame;
-}
-
 int32_t hl_remote_function_result(const struct hl_thread_registers *registers,
 				  const struct hl_gadgets *gadgets)
 {

@@ -29,6 +29,7 @@ struct hl_thread_registers {
 #define HL_REGISTER_PC	   pc
 #define HL_REGISTER_THREAD thread
 #define HL_REGISTER_RESULT x[0]
+#define HL_REGISTER_CALL   x[8]
 
 #define HL_RED_ZONE_BYTES 0u
 #define HL_PC_MARK	  (UINT64_C(1) << 56) /* the processor takes bits 0 to 55 */
@@ -66,13 +67,6 @@ static inline long hl_thread_registers_write(pid_t tid, const struct hl_thread_r
 	return r < 0 ? r : ptrace(PTRACE_SETREGSET, tid, NT_ARM_SYSTEM_CALL, &call);
 }
 
-/* The system call whose end a tracer may still change, or -1. */
-static inline int64_t hl_thread_registers_call(const struct hl_thread_registers *registers)
-{
-	(void)registers;
-	return -1;
-}
-
 static inline bool hl_thread_registers_in_call(const struct hl_thread_registers *registers)
 {
 	return registers->in_call;
@@ -87,11 +81,6 @@ static inline bool hl_thread_registers_is_scratch(size_t word)
 /* ---- the system call that a stop interrupts: the kernel settles how it ends before a tracer sees the thread ---- */
 
 #define HL_SETTLED_CALL_BYTES 4u /* of its instruction; 0: the kernel does not do so */
-
-static inline uint64_t hl_thread_call_number(const struct hl_thread_registers *registers)
-{
-	return registers->x[8];
-}
 
 /* Whether the thread is at the instruction of a call that the kernel may continue by restart_syscall(2), or make again. */
 static inline bool hl_thread_may_restart(const struct hl_thread_registers *registers)
@@ -120,6 +109,8 @@ static inline void hl_thread_mark(struct hl_thread_registers *registers, bool is
 #define HL_DWARF_SP	   31
 #define HL_DWARF_REGISTERS 32
 #define HL_DWARF_KEPT	   19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29
+/* Of a system call: its number, and its arguments. */
+#define HL_DWARF_CALL 8, 0, 1, 2, 3, 4, 5
 
 /* Which word of the registers the one with DWARF number ${number} is. */
 static inline size_t hl_dwarf_word(unsigned number)

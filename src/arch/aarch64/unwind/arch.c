@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Packs aarch64 frame states into rules; see arch.h. */
-#include "unwind/arch.h"
+#include "unwind/rule.h"
 
 #include "base/instruction.h"
 #include "base/machine.h"

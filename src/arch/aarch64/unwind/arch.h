@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "unwind/rule.h"
+#include "unwind/cfi.h"
 
 /* DWARF numbers, of the return address' column as well. */
 #define HL_ARCH_SP_REGISTER	31u
@@ -26,36 +26,15 @@
 	true /* musl's functions, of which nothing else is known, too */
 
 /* The frame record lies at the end of the frame, as in code that runtimes generate: CFA = x29 + 16. */
-#define HL_RULE_OUTER_RECORD                                                                \
-	(HL_RULE_BP | (uint64_t)HL_BP_CFA << 4 | UINT64_C(1) << 6 | UINT64_C(0xffe) << 12 | \
-	 UINT64_C(2) << 24)
-
-/* The same with CFA = sp + ${bytes}. */
-static inline hl_rule hl_arch_rule_of_frame(uint64_t bytes)
-{
-	return HL_RULE_SP | (uint64_t)HL_BP_CFA << 4 | UINT64_C(1) << 6 | UINT64_C(0xffe) << 12 |
-	       bytes / 8 << 24;
-}
+#define HL_RULE_SAVED_RECORD ((uint64_t)HL_BP_CFA << 4 | UINT64_C(1) << 6 | UINT64_C(0xffe) << 12)
+#define HL_RULE_OUTER_RECORD (HL_RULE_BP | HL_RULE_SAVED_RECORD | UINT64_C(2) << 24)
 
 /* Of a frame without a record: not known here. */
-static inline hl_rule hl_arch_rule_of_leaf_frame(uint64_t bytes)
-{
-	(void)bytes;
-	return HL_RULE_UNSUPPORTED;
-}
+#define hl_arch_rule_of_leaf_frame(bytes) ((void)(bytes), HL_RULE_UNSUPPORTED)
 
-/* Without branches: which of the cases a frame is cannot be predicted. */
-static inline struct hl_arch_plain hl_arch_plain_step(hl_rule rule, uint64_t sp, uint64_t bp)
-{
-	struct hl_arch_plain step;
-
-	step.cfa = (rule & 1 ? bp : sp) + (uint64_t)hl_rule_cfa_offset(rule);
-	step.bp_saved = rule & 0x10;
-	uint64_t saved_at = step.cfa + (uint64_t)hl_rule_bp_offset(rule);
-	step.ra_at = saved_at + (uint64_t)hl_rule_extra(rule) * 8;
-	step.bp_at = step.bp_saved ? saved_at : step.ra_at;
-	return step;
-}
+/* Of a plain rule: where the return address is. ${saved_at}: where the rule has the saved x29. */
+#define HL_ARCH_PLAIN_RETURN_AT(rule, cfa, saved_at) \
+	((saved_at) + (uint64_t)hl_rule_extra(rule) * 8)
 
 /* Of walks of other processes' stacks (src/bpf, src/watch): where the return address of a frame is stored, or whether a register
  * holds it, which is known of interrupted frames; whether bp leads to a frame record and no more is known, and sp beyond that. */

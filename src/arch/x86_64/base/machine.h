@@ -2,8 +2,9 @@
 /* x86-64 as every part sees it: addresses, the order of loads and stores, the clock, the thread pointer. */
 #pragma once
 
+#include <cpuid.h>
 #include <elf.h>
-#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Of its ELF files. */
@@ -22,21 +23,13 @@
 #define HL_USER_END	(UINT64_C(1) << HL_ADDRESS_BITS)
 #define HL_MAPPED_END	(HL_USER_END - 4096) /* [vsyscall] lies above */
 
+/* From the thread pointer to the address of the dtv: where glibc keeps the thread's thread-local memory of each module. */
+#define HL_MACHINE_DTV 8u
+
 /* A return address as it lies on a stack, as the address that it is. */
 static inline uint64_t hl_machine_code_address(uint64_t word)
 {
 	return word;
-}
-
-/* Loads before it are done before those after it; likewise stores. The processor keeps both orders by itself. */
-static inline void hl_machine_order_loads(void)
-{
-	atomic_signal_fence(memory_order_seq_cst);
-}
-
-static inline void hl_machine_order_stores(void)
-{
-	atomic_signal_fence(memory_order_seq_cst);
 }
 
 /* Of the clock's ticks in a stamp, see region/ring.h: 16 cycles. */
@@ -60,6 +53,18 @@ static inline void hl_machine_order_stamp(void)
 {
 }
 
+/* The kernel's clock sources that read the same counter. The latter two are in virtual machines. */
+#define HL_MACHINE_CLOCK_SOURCES "tsc\n", "kvm-clock\n", "hyperv_clocksource_tsc_page\n"
+
+/* Whether it runs at one rate at all times. Advanced power management: AMD64 Architecture Programmer's Manual, volume 3, appendix E. */
+static inline bool hl_machine_clock_is_steady(void)
+{
+	const unsigned power_leaf = 0x80000007u, invariant_tsc = 1u << 8;
+	unsigned eax, ebx, ecx, edx;
+
+	return __get_cpuid(power_leaf, &eax, &ebx, &ecx, &edx) && edx & invariant_tsc;
+}
+
 /* In a loop that waits for another thread. */
 static inline void hl_machine_pause(void)
 {
@@ -72,13 +77,4 @@ static inline uint64_t hl_machine_thread_pointer(void)
 
 	__asm__("mov %%fs:0, %0" : "=r"(pointer));
 	return pointer;
-}
-
-/* The dtv: where glibc keeps the thread's thread-local memory of each module. */
-static inline uint64_t hl_machine_tls_table(void)
-{
-	uint64_t table;
-
-	__asm__("mov %%fs:8, %0" : "=r"(table));
-	return table;
 }

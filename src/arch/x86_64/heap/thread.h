@@ -13,10 +13,10 @@
 #define HL_PTHREAD_ABOVE_MAX 8192u /* from there to the end of the thread's stack */
 
 /* From the thread pointer on. */
-#define HL_THREAD_DTV 8u /* the dtv's address */
 #define HL_THREAD_STRUCT_END \
 	2560u /* struct pthread has 2,368 in glibc 2.36; a mapping of the program's may come next */
-#define HL_THREAD_OWN_BYTES 4096u /* all that is the thread's, at most */
+#define HL_THREAD_TLS_IS_ABOVE false
+#define HL_THREAD_OWN_BYTES    4096u /* all that is the thread's, at most */
 
 /* Whether ${words} at ${address} can be struct pthread. */
 static inline bool hl_pthread_is_at(const uint64_t *words, uint64_t address)
@@ -35,16 +35,6 @@ static inline uint64_t hl_pthread_before(struct hl_memory *memory, uint64_t poin
 {
 	(void)memory, (void)pointer;
 	return 0;
-}
-
-/* Whether thread-local storage of ${bytes} may begin at ${start}: the modules' follow each other from the thread pointer on. *${edge}
- * is that, then the outer end of what was found last. */
-static inline bool hl_thread_has_tls(uint64_t start, uint64_t bytes, uint64_t *edge)
-{
-	if (start >= *edge || bytes > *edge - start)
-		return false;
-	*edge = start;
-	return true;
 }
 
 /* A note of a core file that follows a thread's registers. */

@@ -149,22 +149,6 @@ void hl_remote_begin(struct hl_thread_registers *registers, const struct hl_gadg
 	registers->rsp = frame - below * sizeof(uint64_t);
 }
 
-void hl_remote_pass(struct hl_thread_registers *registers, long number, const long arguments[6])
-{
-	registers->rax = (uint64_t)number;
-	registers->rdi = (uint64_t)arguments[0];
-	registers->rsi = (uint64_t)arguments[1];
-	registers->rdx = (uint64_t)arguments[2];
-	registers->r10 = (uint64_t)arguments[3];
-	registers->r8 = (uint64_t)arguments[4];
-	registers->r9 = (uint64_t)arguments[5];
-}
-
-bool hl_remote_is_at_return(const struct hl_thread_registers *registers, uint64_t frame)
-{
-	return registers->orig_rax == SYS_rt_sigreturn && registers->rsp == frame;
-}
-
 /* What the exchange gadget put there. */
 int32_t hl_remote_function_result(const struct hl_thread_registers *registers,
 				  const struct hl_gadgets *gadgets)

@@ -20,6 +20,7 @@
 #define HL_REGISTER_PC	   rip
 #define HL_REGISTER_THREAD fs_base
 #define HL_REGISTER_RESULT rax
+#define HL_REGISTER_CALL   orig_rax
 
 #define HL_RED_ZONE_BYTES 128u /* below the stack pointer, of a function that calls nothing */
 
@@ -32,12 +33,6 @@ static inline long hl_thread_registers_read(pid_t tid, struct hl_thread_register
 static inline long hl_thread_registers_write(pid_t tid, const struct hl_thread_registers *registers)
 {
 	return ptrace(PTRACE_SETREGS, tid, NULL, registers);
-}
-
-/* The system call whose end a tracer may still change, or -1. */
-static inline int64_t hl_thread_registers_call(const struct hl_thread_registers *registers)
-{
-	return (int64_t)registers->orig_rax;
 }
 
 /* Also where a call that our stop has ended will be made again (process/process.h): then rcx still
@@ -57,24 +52,9 @@ static inline bool hl_thread_registers_is_scratch(size_t word)
 /* ---- the system call that a stop interrupts: a tracer sees its result before the kernel settles how it ends ---- */
 
 #define HL_SETTLED_CALL_BYTES 0u
-
-static inline uint64_t hl_thread_call_number(const struct hl_thread_registers *registers)
-{
-	return registers->orig_rax;
-}
-
 /* Not needed. */
-static inline bool hl_thread_may_restart(const struct hl_thread_registers *registers)
-{
-	(void)registers;
-	return false;
-}
-
-static inline void hl_thread_mark(struct hl_thread_registers *registers, bool is_marked)
-{
-	(void)registers;
-	(void)is_marked;
-}
+#define hl_thread_may_restart(registers)     ((void)(registers), false)
+#define hl_thread_mark(registers, is_marked) ((void)(registers), (void)(is_marked))
 
 /* ---- numbers ---- */
 
@@ -82,6 +62,8 @@ static inline void hl_thread_mark(struct hl_thread_registers *registers, bool is
 #define HL_DWARF_SP	   7
 #define HL_DWARF_REGISTERS 17
 #define HL_DWARF_KEPT	   3, 6, 12, 13, 14, 15
+/* Of a system call: its number, and its arguments. */
+#define HL_DWARF_CALL 0, 5, 4, 1, 10, 8, 9
 
 /* Which word of the registers the one with DWARF number ${number} is. */
 static inline size_t hl_dwarf_word(unsigned number)

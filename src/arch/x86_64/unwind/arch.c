@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Packs x86-64 frame states into rules; see arch.h. */
-#include "unwind/arch.h"
+#include "unwind/rule.h"
 
 /* What the linker writes for lazy PLT entries: rsp + 8 + ((rip & 15) >= K) << 3. */
 static bool read_plt(const struct hl_cfi_value *value, int64_t *ret_threshold)

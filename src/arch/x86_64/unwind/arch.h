@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "unwind/rule.h"
+#include "unwind/cfi.h"
 
 /* DWARF numbers, of the return address' column as well. */
 #define HL_ARCH_SP_REGISTER	7u
@@ -16,37 +16,18 @@
 
 #define HL_ARCH_CALLERS_HAVE_RECORDS false
 
-/* CFA = rbp + 16, the caller's rbp at CFA - 16: what push %rbp; mov %rsp,%rbp makes. */
-#define HL_RULE_FRAME_POINTER \
-	(HL_RULE_BP | (uint64_t)HL_BP_CFA << 4 | UINT64_C(0xffe) << 12 | UINT64_C(2) << 24)
+/* What push %rbp; mov %rsp,%rbp makes: CFA = rbp + 16, and the saved rbp below the return address. */
+#define HL_RULE_SAVED_RECORD  ((uint64_t)HL_BP_CFA << 4 | UINT64_C(0xffe) << 12)
+#define HL_RULE_FRAME_POINTER (HL_RULE_BP | HL_RULE_SAVED_RECORD | UINT64_C(2) << 24)
 
 /* All frames with a frame pointer have it there, so nothing needs to be said. */
 #define HL_RULE_OUTER_RECORD HL_RULE_NONE
 
-/* CFA = rsp + ${bytes}, the caller's rbp at CFA - 16. */
-static inline hl_rule hl_arch_rule_of_frame(uint64_t bytes)
-{
-	return HL_RULE_SP | (uint64_t)HL_BP_CFA << 4 | UINT64_C(0xffe) << 12 | bytes / 8 << 24;
-}
-
 /* CFA = rsp + ${bytes}, rbp is the caller's. */
-static inline hl_rule hl_arch_rule_of_leaf_frame(uint64_t bytes)
-{
-	return HL_RULE_SP | bytes / 8 << 24;
-}
+#define hl_arch_rule_of_leaf_frame(bytes) (HL_RULE_SP | (bytes) / 8 << 24)
 
-/* Without branches: which of the cases a frame is cannot be predicted. */
-static inline struct hl_arch_plain hl_arch_plain_step(hl_rule rule, uint64_t sp, uint64_t bp)
-{
-	struct hl_arch_plain step;
-
-	step.cfa = (rule & 1 ? bp : sp) + (uint64_t)hl_rule_cfa_offset(rule);
-	step.ra_at = step.cfa - 8;
-	step.bp_saved = rule & 0x10;
-	uint64_t bp_at = step.cfa + (uint64_t)hl_rule_bp_offset(rule);
-	step.bp_at = step.bp_saved ? bp_at : step.ra_at;
-	return step;
-}
+/* Of a plain rule: where the return address is. ${saved_at}: where the rule has the saved rbp. */
+#define HL_ARCH_PLAIN_RETURN_AT(rule, cfa, saved_at) ((cfa)-8)
 
 /* Of walks of other processes' stacks (src/bpf, src/watch): where the return address of a frame is stored, or whether a register
  * holds it, which is known of interrupted frames; whether bp leads to a frame record and no more is known, and sp beyond that. */
@@ -64,12 +45,7 @@ static inline struct hl_arch_plain hl_arch_plain_step(hl_rule rule, uint64_t sp,
 #define HL_TRAMPOLINE_BYTES		     1u
 #define hl_arch_find_trampoline(code, bytes) ((void)(code), (bytes))
 #define hl_arch_returns_from_signal(address) ((void)(address), false)
-
-static inline bool hl_arch_has_no_frame(uint64_t address)
-{
-	(void)address;
-	return false;
-}
+#define hl_arch_has_no_frame(address)	     ((void)(address), false)
 
 /* Offsets in the kernel's ucontext: uc_flags, uc_link, uc_stack, then the registers r8 r9 r10 r11
  * r12 r13 r14 r15 rdi rsi rbp rbx rdx rax rcx rsp rip (struct sigcontext_64). */

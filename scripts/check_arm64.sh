@@ -12,6 +12,7 @@ tree=$(realpath "$(dirname "$0")/..")
 mkdir -p "$1"
 folder=$(realpath "$1")
 build=$folder/build root=$folder/root
+export PATH=$root/emulator:$PATH
 programs=$build/tests/e2e
 
 missing() {
@@ -19,8 +20,10 @@ missing() {
 	exit 77
 }
 
-# Enters namespaces in which the kernel runs programs of aarch64 by qemu.
-enter='mount -t binfmt_misc none /proc/sys/fs/binfmt_misc &&
+# Enters namespaces in which the kernel runs programs of aarch64 by qemu, and their libraries lie beside those of this system: what
+# is executed without environment has no QEMU_LD_PREFIX.
+enter='if test -d "$QEMU_LD_PREFIX/emulator"; then mount -t overlay -o "lowerdir=$QEMU_LD_PREFIX/usr/lib:/usr/lib" overlay /usr/lib; fi &&
+mount -t binfmt_misc none /proc/sys/fs/binfmt_misc &&
 printf %s ":heapline-arm64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:$(command -v qemu-aarch64):F" \
 	>/proc/sys/fs/binfmt_misc/register && exec "$@"'
 run() {
@@ -46,8 +49,9 @@ compile() { # OUTPUT ARGUMENT...
 for name in known_answer ledger stacks; do compile ${name}_signed -mbranch-protection=standard "$tree/tests/e2e/$name.c"; done
 compile streaming "$tree/tests/e2e/streaming.c"
 status=0
-HL_BUILD=$build HL_PROGRAMS=$programs HL_ARM64_ROOT=$root HL_OTHER_HEAPLINE=${2:-} run python3 "$tree/tests/e2e/test_aarch64.py" || status=$?
+export HL_ARM64_ROOT=$root
+HL_BUILD=$build HL_PROGRAMS=$programs HL_OTHER_HEAPLINE=${2:-} run python3 "$tree/tests/e2e/test_aarch64.py" || status=$?
 run python3 "$tree/tests/emulated.py" "$build" || status=$?
 # A booted machine; of this one its programs see nothing but the console.
-HL_BUILD=$build HL_PROGRAMS=$programs HL_ARM64_ROOT=$root python3 "$tree/tests/e2e/test_aarch64_machine.py" || [[ $? == 77 ]] || status=1
+HL_BUILD=$build HL_PROGRAMS=$programs python3 "$tree/tests/e2e/test_aarch64_machine.py" || [[ $? == 77 ]] || status=1
 exit $status

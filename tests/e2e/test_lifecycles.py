@@ -198,7 +198,7 @@ class Lifecycle(harness.TestCase):
 
     def test_more_processes_at_a_time_than_descriptors_may_be_open_are_recorded(self):
         few = ["sh", "-c", 'ulimit -Sn 64; exec "$@"', "-"]
-        command = harness.record_command(self.path("test.hl"), [sys.executable, "-c", AT_ONCE])
+        command = harness.record_command(self.path("test.hl"), [harness.need("python3"), "-c", AT_ONCE])
         result = harness.run([*few, *command])
         self.assertEqual((result.status, result.stdout), (0, "64\n"), result.stderr)
         self.assertEqual(len(harness.processes(self.path("test.hl"))), 1 + 40)

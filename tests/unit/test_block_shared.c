@@ -3,6 +3,7 @@
 #include "heap/owners/owner_table.h"
 #include "recorder/block.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -178,11 +180,19 @@ static int judge(void *context, const struct hl_listed_block *block)
 	return 0;
 }
 
+/* An emulator may have no process_vm_readv(): there, threads hand over blocks that nobody reads. */
+static bool nothing_reads_processes(void)
+{
+	return process_vm_readv(getpid(), NULL, 0, NULL, 0, 0) < 0 && errno == ENOSYS;
+}
+
 static void read_all(const struct hl_block_table *table, struct reading *reading)
 {
 	struct hl_block_reader *reader;
 
 	reading->last = 0;
+	if (nothing_reads_processes())
+		return;
 	assert_int_equal(hl_block_reader_new(getpid(), NULL, (uintptr_t)table->array,
 					     (uintptr_t)table->hash, &reader),
 			 0);
@@ -218,7 +228,7 @@ static void blocks_are_handed_over_and_read_meanwhile(void **state)
 			assert_int_equal(take(&table, kind, i), slots[i].node);
 			slots[i].node = 0;
 		}
-		assert_int_equal(reading.count, live);
+		assert_int_equal(reading.count, nothing_reads_processes() ? 0 : live);
 		assert_int_equal(reading.unsound, 0);
 		release_maps();
 	}

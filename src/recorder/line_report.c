@@ -19,22 +19,10 @@ static_assert(HL_REASON_BYTES == HL_ASK_REASON_BYTES, "one size of sentences");
 /* "VERB 0[ NUMBER]" */
 static void put_question(char *question, const char *verb, int64_t number)
 {
-	char digits[20];
-	size_t count = 0;
-
 	strcpy(question, verb);
-	strcat(question, " 0");
-	if (number < 0)
-		return;
-	char *at = question + strlen(question);
-	do {
-		digits[count++] = (char)('0' + number % 10);
-		number /= 10;
-	} while (number);
-	*at++ = ' ';
-	while (count)
-		*at++ = digits[--count];
-	*at = '\0';
+	strcat(question, number < 0 ? " 0" : " 0 ");
+	if (number >= 0)
+		hl_sys_put_decimal(question + strlen(question), (uint64_t)number);
 }
 
 /* The number from ${at} to ${end}, which has nothing else. */

@@ -229,16 +229,6 @@ static struct hl_unwind_file module_file_map(int fd, const struct hl_unwind_modu
 
 /* ---- modules ---- */
 
-/*
- * Modules (program, libraries, vdso) on whose code stacks stand: found when a program counter is
- * not in the rule cache, and entered into the region so that readers can name the code. A module
- * that is unloaded keeps its id, and has it again when the same file is loaded at the same place;
- * another file there gets a new id, also under the same path.
- */
-
-typedef void hl_exports_visit_fn(void *context, const struct hl_exports *exports,
-				 const Elf64_Sym *symbol);
-
 #define USUAL_TRAMPOLINE UINT64_C(0x7fffffffe000)
 
 /* "./a.so" is stored as "DIRECTORY/a.so". */

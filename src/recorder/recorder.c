@@ -14,9 +14,32 @@ struct hl_recorder *hl_recorder;
  * limit (RLIMIT_AS) the program needs them more. */
 #define ADDRESS_SPACE_FOR_ARRAY (UINT64_C(1) << 30)
 
+#ifdef HL_ATTACHED
+/* The image, which is in no table of modules. It has call frame information where hooks do not hand registers on. */
+static bool find_image(struct hl_unwind_module *ret_module)
+{
+	struct hl_program_headers headers = hl_program_headers_at((uint64_t)hl_image_start);
+
+	*ret_module = (struct hl_unwind_module){
+		.start = (uint64_t)hl_image_start,
+		.end = (uint64_t)hl_image_end,
+		.load_bias = (uint64_t)hl_image_start,
+	};
+	for (size_t i = 0; headers.first && i < headers.count; i++)
+		if (headers.first[i].p_type == PT_GNU_EH_FRAME)
+			ret_module->eh_frame_hdr =
+				(const uint8_t *)hl_image_start + headers.first[i].p_vaddr;
+	return ret_module->eh_frame_hdr;
+}
+#endif
+
 static bool find_module(struct hl_unwind *unwind, uint64_t pc, struct hl_unwind_module *ret_module)
 {
 	bool replaced;
+#ifdef HL_ATTACHED
+	if (hl_self_is_own_code(pc))
+		return find_image(ret_module);
+#endif
 	bool found = hl_modules_find(&hl_recorder->modules, pc, ret_module, &replaced);
 
 	if (replaced)

@@ -43,10 +43,10 @@ long hl_sys_madvise(void *address, size_t bytes, int advice);
 /* RLIMIT_AS in bytes; UINT64_MAX when there is none. */
 uint64_t hl_sys_address_space_limit(void);
 
-/* Writes ${number} at ${at}, with a NUL; at most 11 bytes. Returns where the NUL is. */
-static inline char *hl_sys_put_decimal(char *at, uint32_t number)
+/* Writes ${number} at ${at}, with a NUL; at most 21 bytes, of 32 bits 11. Returns where the NUL is. */
+static inline char *hl_sys_put_decimal(char *at, uint64_t number)
 {
-	char digits[10];
+	char digits[20];
 	int count = 0;
 
 	do {

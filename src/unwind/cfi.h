@@ -149,8 +149,8 @@ static inline uint8_t hl_cfi_read_byte(struct hl_cfi_reader *reader)
 	return (uint8_t)hl_cfi_read_unsigned(reader, 1);
 }
 
-/* ULEB128; bits beyond 64 are dropped. */
-static inline uint64_t hl_cfi_read_uleb(struct hl_cfi_reader *reader)
+/* LEB128; bits beyond 64 are dropped. */
+static inline uint64_t hl_cfi_read_leb(struct hl_cfi_reader *reader, bool is_signed)
 {
 	uint64_t value = 0;
 	uint8_t byte;
@@ -162,25 +162,19 @@ static inline uint64_t hl_cfi_read_uleb(struct hl_cfi_reader *reader)
 			value |= (uint64_t)(byte & 0x7f) << shift;
 		shift += 7;
 	} while (byte & 0x80);
+	if (is_signed && shift < 64 && (byte & 0x40))
+		value |= ~UINT64_C(0) << shift;
 	return value;
 }
 
-/* SLEB128; bits beyond 64 are dropped. */
+static inline uint64_t hl_cfi_read_uleb(struct hl_cfi_reader *reader)
+{
+	return hl_cfi_read_leb(reader, false);
+}
+
 static inline int64_t hl_cfi_read_sleb(struct hl_cfi_reader *reader)
 {
-	uint64_t value = 0;
-	uint8_t byte;
-	unsigned shift = 0;
-
-	do {
-		byte = hl_cfi_read_byte(reader);
-		if (shift < 64)
-			value |= (uint64_t)(byte & 0x7f) << shift;
-		shift += 7;
-	} while (byte & 0x80);
-	if (shift < 64 && (byte & 0x40))
-		value |= ~UINT64_C(0) << shift;
-	return (int64_t)value;
+	return (int64_t)hl_cfi_read_leb(reader, true);
 }
 
 /* ---- state ---- */

@@ -120,6 +120,53 @@ run 'info of attach' heapline info --json joined.hl
 exec 3>&-
 wait $target
 say 'attached program' $?
+# Scripts have the same lines whether they are recorded from their beginning or entered; services have the blocks that their host counts.
+join() { # RECORDING: enters $target, and records by $attached; on a busy machine a thread may stop too late
+	for try in 1 2 3; do
+		: >audit
+		HEAPLINE_AUDIT=audit heapline attach -q -f -o $1 -p $target >out.txt 2>err.txt &
+		attached=$!
+		wait_for audit 'act=attach result="done"' 1 $attached && return
+	done
+	return 1
+}
+leave() { # NAME
+	heapline ctl -p $target detach >ctl.txt 2>&1
+	wait $attached
+	say "joined $1" $? out.txt err.txt
+	exec 3>&-
+	wait $target
+	say "left $1" $? answers.txt
+}
+lines() { # RECORDING
+	heapline export --format pprof --value alloc --stack script -f -o lines.pb.gz $1 && base64 lines.pb.gz
+}
+printf 'go\nend\n' >go
+for interpreter in lua5.1 lua5.2 lua5.3 lua5.4 'php8.2 -n' 'ruby3.1 --disable=gems' 'python3.11 -IS'; do
+	program=${interpreter%% *}
+	script=/hl/$program.script
+	heapline record -q -f -o whole.hl -- $interpreter $script <go >out.txt 2>err.txt
+	say "recorded $program" $? out.txt err.txt
+	start $interpreter $script
+	join joined.hl && tell go
+	leave $program
+	run "lines of recorded $program" lines whole.hl
+	run "lines of joined $program" lines joined.hl
+done
+start lua_services /hl/lua_services.lua
+ask() { # COMMAND COUNT
+	echo $1 >&3
+	wait_for answers.txt '^done' $2 $target
+}
+ask 'round 20' 1
+ask ledger 2
+join joined.hl
+ask 'round 200' 3
+ask ledger 4
+leave services
+run 'blocks of services' heapline top --by service --value alloc --rows 0 --json joined.hl
+rm -rf whole.hl joined.hl
+
 # A system call would end the streaming mode of SME, so another thread makes those of attach.
 for beside in '' beside; do
 	start streaming 10 $beside

@@ -20,21 +20,82 @@ import unittest
 
 import churn_ledger
 import harness
+import pprof_file
 import test_attach
 import test_bpf_stacks
 import test_kernels
+import test_services
 from test_aarch64 import AARCH64
 
 SUITE = "bookworm"
 ROOT = os.environ.get("HL_ARM64_ROOT", "/")
 PROGRAMS = ("known_answer", "churn", "forking", "heap_target", "heap_target_static", "leaks", "waiting_calls", "attach_cycles", "attach_target", "streaming", "stacks",
             "stacks_signed", "gate.so", "walk_trace", "recorded_stacks", "libunwind_compare.so", "coroutines", "cxx_throw", "trace_heap", "pages",
-            "pod_parts", "pod_kernel", "grow_parts", "oom_ledger")
+            "pod_parts", "pod_kernel", "grow_parts", "oom_ledger", "lua_services")
 LOADED = [f"usr/lib/aarch64-linux-gnu/{name}" for name in ("libmicrohttpd.so.12", "libunwind.so.8")]  # when they are needed
 COMPARED_MIN = 5000
 STORM, STORM_BLOCKS = 20, 37  # children of forking.c, and what each allocates
 LIBRARIES = ("lib/aarch64-linux-gnu", "usr/lib/aarch64-linux-gnu")
 BOOT_S = 900
+ROUNDS = 2000
+# Each keeps blocks in its second function, called by the third; says "ready" and, after a line, "ok".
+SCRIPTS = {
+    "lua": f"""collectgarbage('stop') local kept = {{}}
+local function keep(i)
+  kept[i] = {{name = 'kept ' .. i, {{i}}}}
+end
+local function round()
+  for i = 1, {ROUNDS} do
+    keep(i)
+  end
+end
+io.write('ready\\n') io.flush() io.read()
+round()
+coroutine.wrap(round)()
+io.write('ok\\n') io.flush() io.read()
+""",
+    "php": f"""<?php
+function keep(&$kept, $i) {{
+  $kept[] = str_repeat('kept ', 100 + $i % 100);
+}}
+function round_by_round(&$kept) {{
+  for ($i = 0; $i < {ROUNDS}; $i++)
+    keep($kept, $i);
+}}
+echo "ready\\n"; fgets(STDIN);
+round_by_round($kept);
+echo "ok\\n"; fgets(STDIN);
+""",
+    "ruby": f"""$kept = []
+def keep(i)
+  $kept << 'kept ' * (100 + i % 100)
+end
+def round
+  {ROUNDS}.times {{ |i| keep(i) }}
+end
+$stdout.sync = true
+puts 'ready'; gets
+round
+puts 'ok'; gets
+""",
+    "python": f"""import sys; kept = []
+def keep(i):
+    kept.append(b'kept ' * (200 + i % 100))
+
+def round():
+    for i in range({ROUNDS}):
+        keep(i)
+print('ready', flush=True); sys.stdin.readline()
+round()
+print('ok', flush=True); sys.stdin.readline()
+""",
+}
+INTERPRETERS = {name: SCRIPTS[name.rstrip(".0123456789")] for name in
+                ("lua5.1", "lua5.2", "lua5.3", "lua5.4", "php8.2", "ruby3.1", "python3.11")}
+KEEP_LINE = 3
+# What interpreters load as they begin.
+READ_BY_INTERPRETERS = [*(f"usr/lib/python3.11/encodings/{name}.py" for name in ("__init__", "aliases", "utf_8", "ascii", "latin_1")),
+                        *(f"usr/lib/aarch64-linux-gnu/ruby/3.1.0/enc/{name}.so" for name in ("encdb", "trans/transdb"))]
 ALL_KINDS = "kept blocks mapped register list tree ring rings inner ended arenas"  # of leaks.c
 
 
@@ -50,20 +111,27 @@ def libraries(path):
         {loader.lstrip("/"): os.path.join(ROOT, loader.lstrip("/")) for loader in re.findall(r"interpreter: (\S+)\]", said)}
 
 
-def guest_files(folder):
-    """Files of the machine, by their paths there."""
+def guest_files(folder, directory):
+    """Files of the machine, by their paths there. ``directory``: for those that are written."""
+    for name, script in INTERPRETERS.items():
+        with open(f"{directory}/{name}.script", "w", encoding="ascii") as file:
+            file.write(script)
     files = {"bin/busybox": f"{folder}/busybox", "hl/heapline": harness.HEAPLINE,
              "hl/heapline-verbs.so": os.path.join(harness.BUILD, "heapline-verbs.so"),
              "hl/src/recorder/libheapline.so.0": os.path.join(harness.BUILD, "src/recorder/libheapline.so.0"),
              "init": os.path.join(harness.SOURCES, "aarch64_guest.sh"),
              "hl/litmus": os.path.join(harness.BUILD, "tests/model/litmus"),
-             **{path: os.path.join(ROOT, path) for path in LOADED},
-             **{f"hl/{name}": os.path.join(harness.SOURCES, name) for name in ("guest.sh", "guest_traces.sh")},
+             **{path: os.path.join(ROOT, path) for path in (*LOADED, *READ_BY_INTERPRETERS)},
+             **{f"bin/{name}": os.path.join(ROOT, "usr/bin", name) for name in INTERPRETERS},
+             **{f"hl/{name}.script": f"{directory}/{name}.script" for name in INTERPRETERS},
+             **{f"hl/{name}": os.path.join(harness.SOURCES, name) for name in ("guest.sh", "guest_traces.sh", "lua_services.lua")},
              **{f"hl/{name}": path for name in PROGRAMS if os.path.exists(path := os.path.join(harness.PROGRAMS, name))}}
     looked_at = set()
     while left := set(files) - looked_at:
-        for path in left - {"init", "hl/guest.sh", "hl/guest_traces.sh", "bin/busybox"}:
-            files |= libraries(files[path])
+        for path in left - {"bin/busybox"}:
+            with open(files[path], "rb") as file:
+                if file.read(4) == b"\x7fELF":
+                    files |= libraries(files[path])
         looked_at |= left
     return files
 
@@ -76,7 +144,7 @@ def boot(*variables):
     folder = test_kernels.download(SUITE, "arm64")
     with tempfile.TemporaryDirectory(prefix="heapline-arm64-") as directory:
         with open(f"{directory}/initrd", "wb") as output:
-            test_kernels.archive(guest_files(folder), output)
+            test_kernels.archive(guest_files(folder, directory), output)
         command = [qemu, "-machine", "virt", "-accel", "tcg,thread=multi", "-cpu", "max,pauth-impdef=on", "-m", "1024", "-smp", "2", "-display", "none", "-no-reboot",
                    "-nodefaults", "-serial", f"file:{directory}/said", "-kernel", f"{folder}/vmlinuz", "-initrd", f"{directory}/initrd",
                    "-append", " ".join(("console=ttyAMA0 loglevel=1 panic=-1", *variables))]
@@ -229,6 +297,43 @@ class Aarch64Machine(test_kernels.Traces, unittest.TestCase):
         self.assertGreater(total["alloc_objects"], 1000)
         for found, counted in (total["alloc_objects"], "allocs"), (total["alloc_objects"] - total["inuse_objects"], "frees"):
             self.assertLessEqual(abs(found - getattr(after, counted) + getattr(before, counted)), 3 * test_attach.EDGES, counted)
+
+    def kept(self, name):
+        """{frames of the script, outermost first, as 'function:line': [blocks, bytes]} of what its functions have allocated"""
+        status, output, errors = self.said[f"lines of {name}"]
+        self.assertEqual(status, 0, errors)
+        with tempfile.NamedTemporaryFile(prefix="heapline-arm64-") as written:
+            written.write(base64.b64decode(output))
+            written.flush()
+            file = pprof_file.PprofFile(written.name)
+        columns = [file.types.index(f"alloc_{unit}") for unit in ("objects", "space")]
+        kept = collections.defaultdict(lambda: [0, 0])
+        for frames, values in file.places:
+            stack = tuple(f"{function}:{line}" for function, path, line in reversed(frames) if path.endswith(".script"))
+            if len(stack) > 2:
+                kept[stack] = [a + values[column] for a, column in zip(kept[stack], columns)]
+        return dict(kept)
+
+    def test_scripts_that_are_entered_have_the_lines_that_they_have_when_recorded(self):
+        for name in INTERPRETERS:
+            with self.subTest(name):
+                for step in "recorded", "joined", "left":
+                    self.assertEqual(self.said[f"{step} {name}"][0], 0, self.said[f"{step} {name}"])
+                recorded, joined = (self.kept(f"{step} {name}") for step in ("recorded", "joined"))
+                self.assertEqual(joined, recorded)
+                blocks = sum(blocks for stack, (blocks, _) in joined.items() if stack[-1].endswith(f":{KEEP_LINE}"))
+                self.assertGreaterEqual(blocks, ROUNDS)
+
+    def test_services_that_are_entered_have_the_blocks_that_their_host_counts(self):
+        self.need("lua_services")
+        for step in "joined", "left":
+            self.assertEqual(self.said[f"{step} services"][0], 0, self.said[f"{step} services"])
+        answers = iter(self.said["left services"][1].splitlines())
+        self.assertEqual(next(answers), "ready")
+        ledgers = [test_services.Ledger(answers) for _ in range(4)]  # two are of "round", and empty
+        rows = {row["name"]: [row["flat_bytes"], row["flat_objects"]] for row in self.report("blocks of services")["rows"]}
+        for handle, name in enumerate(("echo", "hoarder"), 1):
+            self.assertEqual(rows.get(f"{name} :{handle:08x}"), ledgers[-1].services[name])
 
     def test_attach_makes_no_calls_in_streaming_mode(self):
         if self.said["streamed "][0] == 2:

@@ -275,13 +275,13 @@ struct hl_lua_text hl_lua_string(const struct hl_lua_layout *layout, uint64_t st
 
 /* In a function that the interpreter calls, compiled with a frame pointer: the registers of its caller, and those that its own
  * caller keeps, or NULL. Expand it first. */
-#define HL_LUA_CALLER_HERE(READER, REGISTERS, SAVED)                                            \
-	const uint64_t *SAVED = HL_SAVED_HERE();                                                \
-	const uint64_t frame_ = (uint64_t)__builtin_frame_address(0), sp_ = HL_HOOK_SP(frame_), \
-		       bp_ = HL_HOOK_BP(frame_);                                                \
-	struct hl_registers REGISTERS = {HL_HOOK_PC(sp_, bp_), sp_, HL_HOOK_OUTER(sp_, bp_)};   \
-	uint64_t room_[HL_SAVED_COUNT];                                                         \
-	if (!SAVED)                                                                             \
+#define HL_LUA_CALLER_HERE(READER, REGISTERS, SAVED)                                     \
+	const uint64_t *SAVED = HL_SAVED_HERE();                                         \
+	struct hl_registers REGISTERS = {(uint64_t)__builtin_return_address(0),          \
+					 (uint64_t)__builtin_dwarf_cfa(),                \
+					 *(const uint64_t *)__builtin_frame_address(0)}; \
+	uint64_t room_[HL_SAVED_COUNT];                                                  \
+	if (!SAVED)                                                                      \
 	SAVED = hl_saved_find((READER)->unwind, (READER)->walk, &REGISTERS, room_)
 
 /* ---- stamps ---- */

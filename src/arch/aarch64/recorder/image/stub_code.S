@@ -38,6 +38,9 @@
 .macro leave
 	mov sp, x29; ldp x29, x30, [sp], #16
 .endm
+.macro framed /* call frame information, for where a hook is called */
+	.cfi_startproc; .cfi_def_cfa x29, 16; .cfi_offset x29, -16; .cfi_offset x30, -8
+.endm
 .macro arguments do
 	\do x1, x0, [x29, #-24]; \do x3, x2, [x29, #-40]; \do x5, x4, [x29, #-56]; \do x7, x6, [x29, #-72]
 .endm
@@ -81,7 +84,7 @@
 	rare note, hl_image_libraries
 
 .macro stub name, real, hook, has_result, keeps=1
-	begin \name
+	begin \name; framed
 0:	load 16, hl_self_gate; cbz w16, 7f
 	.if \real < HL_FIRST_HEARD || \real > HL_LAST_HEARD
 	if_idle 9f
@@ -109,7 +112,7 @@
 9:	pass \real
 3:	bl look; cbnz x16, 2b; b 5b
 7:	load 16, hl_image_left; cbnz w16, 9b; frame; others stp; bl ask; others ldp; leave
-	tst w16, #0xff; b.ne 0b; b 9b
+	tst w16, #0xff; b.ne 0b; b 9b; .cfi_endproc
 .endm
 
 .macro light real, name
@@ -123,7 +126,7 @@ begin hl_image_stub_libraries
 1:	pass HL_NUMBER_LIBRARIES
 
 /* What functions tell is heard in any mode. w16: the number of the rule. */
-place hl_image_stub_rule
+place hl_image_stub_rule; framed
 	load 17, hl_self_gate; cbz w17, 1f; str x16, [sp, #-16]!; if_idle 6f; ldr x16, [sp], #16
 1:	frame; all stp; str x16, [x29, #-80]
 0:	load 16, hl_self_gate; cbz w16, 7f; find 3f
@@ -138,7 +141,7 @@ place hl_image_stub_rule
 3:	bl look; cbnz x16, 2b; b 5b
 7:	load 16, hl_image_left; cbnz w16, 5b; bl ask; tst w16, #0xff; b.ne 0b; b 5b
 6:	ldr x16, [sp], #16; address 17, hl_image_rules; add x17, x17, x16, lsl #4
-	ldrb w17, [x17, #HL_DOES_OFFSET]; cmp w17, #HL_FREES; b.hi 1b; b 4b
+	ldrb w17, [x17, #HL_DOES_OFFSET]; cmp w17, #HL_FREES; b.hi 1b; b 4b; .cfi_endproc
 
 place hl_image_rule_stubs
 	.set number, 0

@@ -33,8 +33,6 @@
 #define LOOKS_PER_STATE	 64   /* whether a thread has ended is looked at more rarely */
 #define DESCRIPTORS_LEFT 64   /* for all else, below the limit, where there are more threads */
 
-#define IN_STREAMING_MODE "those that stopped compute in SME's streaming mode; try again"
-
 static uint64_t now_ns(void)
 {
 	return hl_clock_ns(CLOCK_MONOTONIC);
@@ -447,7 +445,7 @@ int hl_remote_stop_one(struct hl_remote *remote, struct hl_error *err)
 	if (r == -EAGAIN)
 		return hl_remote_refuse_late(remote, remote->pid, err);
 	return hl_error_set(err, r, "cannot enter process '%d': no thread of it can make calls: %s",
-			    remote->pid, r == -EINPROGRESS ? IN_STREAMING_MODE : strerror(-r));
+			    remote->pid, r == -EINPROGRESS ? HL_KEEPS_NO_STATE : strerror(-r));
 }
 
 /* ---- all threads ---- */

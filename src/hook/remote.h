@@ -311,7 +311,8 @@ uint64_t hl_remote_make_frame(const struct hl_remote *remote,
 			      const struct hl_thread_registers *registers, uint64_t top,
 			      uint8_t *bytes, uint64_t *ret_start);
 
-/* Whether the stopped thread keeps its state through a system call: not in the streaming mode of SME, which a call ends. */
+/* Whether the stopped thread keeps its state through a call: not in the streaming mode of SME, which a system call ends, nor with a
+ * shadow stack, or guarded control stack: heapline's death would end the program, as what a call returns to is not in it. */
 bool hl_remote_keeps_state(pid_t tid);
 
 /* Sets ${registers}, those of a thread with that frame, so that it goes on at ${pc}: a function, which returns to the frame, or

@@ -89,12 +89,14 @@ uint64_t hl_remote_make_frame(const struct hl_remote *remote,
 
 bool hl_remote_keeps_state(pid_t tid)
 {
-	enum { STREAMING_REGISTERS = 0x40b }; /* NT_ARM_SSVE */
+	enum { STREAMING_REGISTERS = 0x40b, GUARDED_STACK = 0x410 }; /* NT_ARM_SSVE, NT_ARM_GCS */
+	uint64_t guarded[3] = {0}; /* struct user_gcs: PR_SHADOW_STACK_ENABLE is in the first */
 	struct user_sve_header header = {0};
-	struct iovec part = {&header, sizeof(header)};
+	struct iovec part = {&header, sizeof(header)}, stack = {guarded, sizeof(guarded)};
 
-	return hl_remote_trace(PTRACE_GETREGSET, tid, STREAMING_REGISTERS, &part) < 0 ||
-	       (header.flags & SVE_PT_REGS_MASK) != SVE_PT_REGS_SVE;
+	hl_remote_trace(PTRACE_GETREGSET, tid, GUARDED_STACK, &stack);
+	hl_remote_trace(PTRACE_GETREGSET, tid, STREAMING_REGISTERS, &part);
+	return !(guarded[0] & 1) && (header.flags & SVE_PT_REGS_MASK) != SVE_PT_REGS_SVE;
 }
 
 void hl_remote_begin(struct hl_thread_registers *registers, const struct hl_gadgets *gadgets,

@@ -2,6 +2,8 @@
 /* What remote calls need of x86-64: instructions, the frame of a signal, registers of calls; see remote.h. */
 #include "hook/remote.h"
 
+#include "process/process.h"
+
 #include <cpuid.h>
 #include <signal.h>
 #include <string.h>
@@ -131,10 +133,13 @@ uint64_t hl_remote_make_frame(const struct hl_remote *remote,
 
 /* ---- calls ---- */
 
+/* PTRACE_GETREGSET would have Linux 6.6 to 6.12 log a warning for threads without a shadow stack. */
 bool hl_remote_keeps_state(pid_t tid)
 {
-	(void)tid;
-	return true;
+	char status[8192];
+
+	return hl_proc_read_status(tid, status, sizeof(status)) < 0 ||
+	       !strstr(status, "\nx86_Thread_features:\tshstk");
 }
 
 /* Below the frame lie the gadgets that a system call, and a function, return to. */

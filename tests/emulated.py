@@ -29,7 +29,8 @@ NOT_HERE = {
         test_bpf_stacks test_traces test_pages test_watch test_pod test_group_metrics test_growth test_kernels test_privilege""",
     "qemu-user has no ptrace, by which static programs are recorded and processes joined": """
         test_annotations/*.test_recorded_from_the_start test_annotations/*.test_joined_and_left test_annotations/*.test_marks_and_modes
-        test_annotations/*.test_stripped""",
+        test_annotations/*.test_stripped test_threads/Mappings.*
+        test_plumbing""",
     "qemu-user has no seccomp, and its kernel's is not that of the program": """
         test_execs/*.test_a_filter_that*""",
     "qemu-user runs vfork() as fork(), so a child tells its parent nothing": """
@@ -45,30 +46,34 @@ NOT_HERE = {
     "libasan of that machine is not among the libraries": """
         test_execs/*empty_socket*""",
     "qemu-user's clock counts microseconds, and within one the events of threads have no order": """
-        test_ring_order test_log_order/*.test_a_spike*""",
-    "the test is of x86-64's instructions": """
-        test_instructions test_cfi test_annotations/*.test_without_a_recorder*""",
+        test_ring_order test_drain test_log_order/*.test_a_spike*""",
+    "the test is of x86-64's instructions, or of functions that keep no frame pointer there": """
+        test_instructions test_cfi test_annotations/*.test_without_a_recorder* test_stacks/*.test_code_without_any_rule*""",
+    "a frame record does not tell where the frame of a caller with protected arrays ends (see docs/platforms.md)": """
+        test_stacks/*.test_frame_pointers_are_believed_where*""",
+    "Rust and clang compile for this machine": """
+        test_names/*.test_functions_of_rust* test_names/*.test_recursive_and_inlined*""",
     "the test builds or runs programs of this system, which are of another machine": """
         test_symbols test_symbols_cache test_elf test_graph run
         test_real_programs test_real_servers test_lua_hosts test_luajit test_ruby test_php test_python_objects
         test_beam test_builds test_refusals test_unwind_compare test_check_cases test_check test_module_files test_nginx test_chart
         test_tutorials test_terminal test_units test_push test_serve test_sandboxes test_filters test_mappings
-        test_stacks test_totals check_deb check_make_release test_names test_python test_lua test_plumbing test_source_lines
-        test_output_files test_aarch64 test_aarch64_machine""",
+        test_totals check_deb check_make_release test_python test_lua test_output_files
+        test_aarch64 test_aarch64_machine""",
     "the emulator's own threads, signals and mappings are seen beside the program's": """
         test_families/*.test_a_heap_that_nobody* test_families/*.test_an_allocator_within* test_families/*.test_functions_of_an_allocator*
-        test_signals test_faults test_threads
+        test_faults/[!O]* test_faults/Over* test_threads/AThousandAtOnce.*
         test_kill/*killed*""",
     "it is slow under emulation, and has nothing of the machine in it": """
         test_sizes/RandomLedgerBySize.*
-        test_log_damage test_log test_ring test_history test_report test_flame test_views test_export test_import test_compare
-        test_import_pprof test_old_recordings test_drain test_events test_events_reports test_collector
+        test_log.py test_export test_import test_compare
+        test_import_pprof test_events test_events_reports test_collector
         test_collector_directory test_node test_event test_models litmus""",
 }
 
 def stems(test):
-    """What a test is called: its script, or its program."""
-    return {Path(word).stem for word in test["cmd"]}
+    """What a test is called: its script, with and without .py, or its program."""
+    return {name for word in test["cmd"] for name in (Path(word).stem, Path(word).name)}
 
 
 def reason_of(test):

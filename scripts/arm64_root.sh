@@ -12,7 +12,7 @@ set -eu
 root=$(realpath -m "$1")
 packages=(libc6-dev libdw-dev libelf-dev libzstd-dev libxxhash-dev libsmartcols-dev libncurses-dev libjansson-dev libiberty-dev
 	libprotobuf-c-dev zlib1g-dev libzydis-dev libmicrohttpd-dev libsqlite3-dev libcurl4-openssl-dev libbpf-dev libcmocka-dev
-	libstdc++6 libunwind-dev dash coreutils perl-base python3 python3.11 libpython3.11-dev lua5.1 lua5.2 lua5.3 lua5.4 liblua5.4-dev luajit
+	libstdc++6 libunwind-dev libjemalloc2 dash coreutils perl-base python3 python3.11 libpython3.11-dev lua5.1 lua5.2 lua5.3 lua5.4 liblua5.4-dev luajit
 	ruby3.1 php8.2-cli
 	openjdk-17-jre-headless)
 emulator="qemu-user of trixie"

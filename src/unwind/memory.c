@@ -15,7 +15,7 @@
 #define KERNEL_SET_BYTES 8L /* the size of the kernel's sigset_t */
 #define INVALID_HOW	 -1L
 /* A walk moves from frame to frame of one stack: farther away lies another stack. */
-#define NEAR_PAGES 64u
+#define NEAR_BYTES (64 * PAGE_BYTES)
 
 /*
  * rt_sigprocmask copies the set in before it looks at ${how}: EFAULT says unreadable, EINVAL says
@@ -35,12 +35,13 @@ bool hl_memory_page_is_readable(uint64_t page)
 
 bool hl_memory_object_is_readable(uint64_t address, uint32_t bytes)
 {
-	uint64_t page = address & ~(PAGE_BYTES - 1),
-		 last = (address + bytes - 1) & ~(PAGE_BYTES - 1);
-
-	return address && address < HL_USER_END && !(address & 7) &&
-	       hl_memory_page_is_readable(page) &&
-	       (last == page || hl_memory_page_is_readable(last));
+	if (!address || address >= HL_USER_END || address & 7)
+		return false;
+	for (uint64_t page = address & ~(PAGE_BYTES - 1); page < address + bytes;
+	     page += PAGE_BYTES)
+		if (!hl_memory_page_is_readable(page))
+			return false;
+	return true;
 }
 
 /* A wait for no time begins with a comparison: EAGAIN says that the number differs. */
@@ -72,12 +73,11 @@ static bool extend_to(struct hl_walk *walk, uint64_t page)
 bool hl_memory_prove_readable(struct hl_walk *walk, uint64_t address)
 {
 	uint64_t page = address & ~(PAGE_BYTES - 1);
-	const uint64_t near_bytes = NEAR_PAGES * PAGE_BYTES;
 
 	if (address >= HL_USER_END)
 		return false;
-	bool near = walk->stack_low < walk->stack_high && page + near_bytes >= walk->stack_low &&
-		    page < walk->stack_high + near_bytes;
+	bool near = walk->stack_low < walk->stack_high && page + NEAR_BYTES >= walk->stack_low &&
+		    page < walk->stack_high + NEAR_BYTES;
 	if (near && extend_to(walk, page))
 		return true;
 	if (!hl_memory_page_is_readable(page))

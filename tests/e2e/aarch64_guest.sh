@@ -75,6 +75,14 @@ for kinds in blocks mapped list tree ring rings inner ended arenas 'kept registe
 	[ "$kinds" != "${kinds#kept b}" ] || stop
 done
 
+# Debian's jemalloc for this machine has pages of 64 KiB.
+start env LD_PRELOAD=libjemalloc.so.2 slab_blocks 3 8000 300 1
+run 'heap of jemalloc' heapline heap -p $target --json
+run 'carriers of jemalloc' heapline carriers -p $target --json
+run 'leaks of jemalloc' heapline leaks -p $target --json
+say 'figures of jemalloc' 0 answers.txt
+stop
+
 # No system call of the program is interrupted, whatever its seccomp filter does of restart_syscall(2).
 asleep() { # all threads of the target; those that wait briefly never are
 	for i in $(seq 600); do

@@ -47,7 +47,7 @@ start() { # PROGRAM...: listens to descriptor 3, answers in answers.txt; its num
 	target=$!
 	exec 3>commands
 	told=0
-	[ "$1" = heap_target ] || wait_for answers.txt '^ready' 1 $target
+	[ "${1#heap_target}" != "$1" ] || wait_for answers.txt '^ready' 1 $target
 }
 
 tell() {

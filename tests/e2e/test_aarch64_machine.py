@@ -31,8 +31,8 @@ SUITE = "bookworm"
 ROOT = os.environ.get("HL_ARM64_ROOT", "/")
 PROGRAMS = ("known_answer", "churn", "forking", "heap_target", "heap_target_static", "leaks", "waiting_calls", "attach_cycles", "attach_target", "streaming", "stacks",
             "stacks_signed", "gate.so", "walk_trace", "recorded_stacks", "libunwind_compare.so", "coroutines", "cxx_throw", "trace_heap", "pages",
-            "pod_parts", "pod_kernel", "grow_parts", "oom_ledger", "lua_services")
-LOADED = [f"usr/lib/aarch64-linux-gnu/{name}" for name in ("libmicrohttpd.so.12", "libunwind.so.8")]  # when they are needed
+            "pod_parts", "pod_kernel", "grow_parts", "oom_ledger", "slab_blocks", "lua_services")
+LOADED = [f"usr/lib/aarch64-linux-gnu/{name}" for name in ("libmicrohttpd.so.12", "libunwind.so.8", "libjemalloc.so.2")]  # when they are needed
 COMPARED_MIN = 5000
 STORM, STORM_BLOCKS = 20, 37  # children of forking.c, and what each allocates
 LIBRARIES = ("lib/aarch64-linux-gnu", "usr/lib/aarch64-linux-gnu")
@@ -246,6 +246,16 @@ class Aarch64Machine(test_kernels.Traces, unittest.TestCase):
                 with self.subTest(program=program, option=option):
                     self.check_heap(f"heap{option} of {program}", f"mallinfo of {program}")
                     self.assertEqual(self.report(f"heap{option} of {program}")["total"]["unscanned_bytes"], 0)
+
+    def test_jemallocs_heap_equals_its_own_figures(self):
+        total, said = self.report("heap of jemalloc")["total"], self.said["figures of jemalloc"][1]
+        figures = {name: int(number) for name, number in re.findall(r"^(?:figure )?(\S+) (\d+)", said, re.M)}
+        self.assertEqual(total["unscanned_bytes"], 0)
+        self.assertEqual(total["inuse_bytes"] + total["tcache_bytes"] + figures["stats.arenas.4096.internal"], figures["stats.allocated"])
+        self.assertEqual(total["system_bytes"], figures["stats.mapped"] + figures["stats.retained"])
+        self.assertIn(total["inuse_blocks"] - figures["live"], range(3, 3 + 8))  # each thread has one, and libraries a few
+        self.assertEqual(len(self.report("carriers of jemalloc")["rows"]), total["carriers"])
+        self.assertEqual(self.report("leaks of jemalloc")["total"]["lost_blocks"], 0)
 
     def test_carriers_and_pins_are_listed(self):
         for program in "heap_target", "heap_target_static":

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * jemalloc's heap in the memory of a process: where its tree of pages is, and what its descriptors say. Releases 5.2 and 5.3, on
- * 64-bit machines with pages of 4 KiB. Nothing that is read is trusted, and no symbol is needed: a tree counts as one because its
+ * 64-bit machines, built for pages of 4 KiB or, as Debian does for arm64, of 64. Nothing that is read is trusted, and no symbol is needed: a tree counts as one because its
  * leaves name descriptors that name the pages they were reached by.
  *
  *	tree		by the address of a page, of two or three levels; its root is one of the library's variables
  *	leaf element	a word for a page: the extent's descriptor, with its size class in the upper bits, and in 5.3 its state in
  *			the lower ones. First and last page of each extent have one, of a slab all pages
  *	extent		whole pages: a slab, a large block, or free
- *	descriptor	128 bytes: where its extent is, its state, and of a slab which places are free
+ *	descriptor	where its extent is, its state, and of a slab which places are free: a bit for each that fits into a page
  *	slab		places of one size
  *	base block	where jemalloc has descriptors, leaves and arenas; each arena has a list of them
  *	bin		a thread's cache of one size class: a stack of freed blocks
@@ -22,31 +22,22 @@
 #include <stdint.h>
 #include <string.h>
 
-#define HL_JEMALLOC_PAGE_SHIFT 12u
-#define HL_JEMALLOC_PAGE       (UINT64_C(1) << HL_JEMALLOC_PAGE_SHIFT)
-#define HL_JEMALLOC_HUGE_PAGE  (UINT64_C(2) << 20)
+#define HL_JEMALLOC_HUGE_PAGE (UINT64_C(2) << 20) /* base blocks are whole ones */
 
 /* Of a descriptor, in all releases; the bits of its first word differ. */
-#define HL_JEMALLOC_DESCRIPTOR_BYTES 128u
-#define HL_JEMALLOC_AT_BLOCK	     8u	 /* a large block may begin later than its extent */
-#define HL_JEMALLOC_AT_SIZE	     16u /* the lower 12 bits are a serial number */
-#define HL_JEMALLOC_AT_PLACES	     64u /* a bit for each, set: it is free */
-#define HL_JEMALLOC_PLACES	     512u
-#define HL_JEMALLOC_PLACE_WORDS	     (HL_JEMALLOC_PLACES / 64)
-#define HL_JEMALLOC_ARENAS	     4096u
-#define HL_JEMALLOC_NO_ARENA	     (HL_JEMALLOC_ARENAS - 1) /* of descriptors in base blocks' headers */
+#define HL_JEMALLOC_HEAD_BYTES		 64u /* before the places */
+#define HL_JEMALLOC_DESCRIPTOR_BYTES_MAX 1112u
+#define HL_JEMALLOC_AT_BLOCK		 8u /* a large block may begin later than its extent */
+#define HL_JEMALLOC_AT_SIZE		 16u /* its lowest bits, within a page, are a serial number */
+#define HL_JEMALLOC_ARENAS		 4096u
+#define HL_JEMALLOC_NO_ARENA		 (HL_JEMALLOC_ARENAS - 1) /* of descriptors in base blocks' headers */
 
 /* A base block begins with its size, the next one, and a descriptor of what is not used yet, which ends with the block. */
-#define HL_JEMALLOC_BASE_ALIGNMENT (UINT64_C(2) << 20)
-#define HL_JEMALLOC_BASE_NEXT	   8u
-#define HL_JEMALLOC_BASE_REST	   16u
-#define HL_JEMALLOC_BASE_HEADER	   144u
-#define HL_JEMALLOC_BASE_FIRST \
-	192u /* in an arena's oldest one: its base, which begins with the arena's number */
+#define HL_JEMALLOC_BASE_NEXT 8u
+#define HL_JEMALLOC_BASE_REST 16u
 
-#define HL_JEMALLOC_CLASSES_MAX	   256u
-#define HL_JEMALLOC_CLASS_NONE	   232u	  /* and above: sizes that no memory has */
-#define HL_JEMALLOC_SLAB_PLACE_MAX 14336u /* bytes of the largest places */
+#define HL_JEMALLOC_CLASSES_MAX 256u
+#define HL_JEMALLOC_CLASS_NONE	232u /* and above: sizes that no memory has */
 
 enum hl_jemalloc_state {
 	HL_JEMALLOC_ACTIVE,
@@ -66,11 +57,14 @@ struct hl_jemalloc_layout {
 extern const struct hl_jemalloc_layout hl_jemalloc_layouts[];
 extern const size_t hl_jemalloc_layout_count;
 
-/* How many bits of an address each level of the tree resolves: a matter of how jemalloc was built. */
+/* What depends on how jemalloc was built. */
 struct hl_jemalloc_shape {
-	uint32_t levels;
-	uint32_t bits[3];
-	uint32_t element_bytes; /* of leaves: 8, or 16 with class and state in the second word */
+	uint32_t page_bits;
+	uint64_t page;
+	uint32_t places; /* at most of a slab: as many of 8 bytes as a page */
+	uint32_t descriptor_bytes;
+	uint32_t levels, bits[3]; /* of an address that each level of the tree resolves */
+	uint32_t element_bytes;	  /* of leaves: 8, or 16 with class and state in the second word */
 };
 
 extern const struct hl_jemalloc_shape hl_jemalloc_shapes[];
@@ -81,7 +75,7 @@ struct hl_jemalloc_extent {
 	uint64_t end;
 	uint64_t block; /* of a large one */
 	uint64_t descriptor;
-	uint64_t free[HL_JEMALLOC_PLACE_WORDS];
+	size_t free_at; /* of a slab: which places are free, in hl_jemalloc.free_places */
 	uint32_t arena, state, size_class, free_places;
 	bool is_slab;
 	bool is_bad; /* did not fit together */
@@ -116,6 +110,8 @@ struct hl_jemalloc {
 		large_pad; /* bytes of a large extent that its block has not: a page, to vary where blocks begin, or 0 */
 	struct hl_jemalloc_extent *extents; /* by address, without overlaps */
 	size_t extent_count, extent_capacity;
+	uint64_t *free_places; /* a bit for each place of a slab, set: it is free */
+	size_t free_count, free_capacity;
 	struct hl_jemalloc_block *blocks; /* base blocks, by address */
 	size_t block_count, block_capacity;
 	struct hl_jemalloc_arena arenas[HL_JEMALLOC_ARENAS];
@@ -140,10 +136,6 @@ static inline uint64_t hl_jemalloc_word(const uint8_t *bytes)
 
 /* ---- jemalloc_tree.c ---- */
 
-/* Reads ${bytes} as the descriptor at ${address}. False: it cannot be one of an extent. */
-bool hl_jemalloc_parse(const struct hl_jemalloc_layout *layout, uint64_t address,
-		       const uint8_t *bytes, struct hl_jemalloc_extent *ret_extent);
-
 /*
  * Finds each jemalloc of the process. 0 with *${ret_first} NULL where there is none; or -ENOMEM.
  * Others are freed with hl_jemalloc_free().
@@ -155,7 +147,7 @@ int hl_jemalloc_list(struct hl_memory *memory, struct hl_jemalloc *jemalloc);
 
 /* Reads again the descriptor that the tree has for the page at ${start}. 0; -ENOENT: no extent begins there; -EBADMSG: what the
  * tree leads to does not fit together; -ENOMEM. */
-int hl_jemalloc_reread(struct hl_memory *memory, const struct hl_jemalloc *jemalloc, uint64_t start,
+int hl_jemalloc_reread(struct hl_memory *memory, struct hl_jemalloc *jemalloc, uint64_t start,
 		       struct hl_jemalloc_extent *ret_extent);
 
 /* This one and all that follow; NULL is fine. */

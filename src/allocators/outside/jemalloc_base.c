@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define READ_BYTES	  UINT64_C(4096)	/* at once: what follows may not be there */
 #define STEPS_MAX	  4096u			/* down to the header of a base block */
 #define BLOCKS_MAX	  (1u << 16)		/* of all arenas */
 #define BASE_BYTES	  512u			/* of a base, in which its newest block is named */
@@ -53,18 +54,19 @@ static const struct hl_jemalloc_block *find_block(const struct hl_jemalloc *jema
 static bool read_header(struct reader *reader, uint64_t start, uint64_t *ret_end,
 			uint64_t *ret_next)
 {
-	uint8_t bytes[HL_JEMALLOC_BASE_HEADER];
+	uint8_t bytes[HL_JEMALLOC_BASE_REST + HL_JEMALLOC_HEAD_BYTES];
 
-	if (start % HL_JEMALLOC_BASE_ALIGNMENT ||
-	    !read_present(reader, start, bytes, sizeof(bytes)))
+	if (start % HL_JEMALLOC_HUGE_PAGE || !read_present(reader, start, bytes, sizeof(bytes)))
 		return false;
 	const uint8_t *rest = bytes + HL_JEMALLOC_BASE_REST;
 	uint64_t size = hl_jemalloc_word(bytes);
 	uint64_t next = hl_jemalloc_word(bytes + HL_JEMALLOC_BASE_NEXT);
 	uint64_t rest_start = hl_jemalloc_word(rest + HL_JEMALLOC_AT_BLOCK);
 	uint64_t rest_bytes = hl_jemalloc_word(rest + HL_JEMALLOC_AT_SIZE);
-	if (!size || size % HL_JEMALLOC_BASE_ALIGNMENT || start + size < start ||
-	    next % HL_JEMALLOC_BASE_ALIGNMENT || rest_start < start + HL_JEMALLOC_BASE_HEADER ||
+	if (!size || size % HL_JEMALLOC_HUGE_PAGE || start + size < start ||
+	    next % HL_JEMALLOC_HUGE_PAGE ||
+	    rest_start <
+		    start + HL_JEMALLOC_BASE_REST + reader->jemalloc->shape->descriptor_bytes ||
 	    rest_start + rest_bytes != start + size ||
 	    (hl_jemalloc_word(rest) & (HL_JEMALLOC_ARENAS - 1)) != HL_JEMALLOC_NO_ARENA)
 		return false;
@@ -104,19 +106,21 @@ static int add_base(struct reader *reader, uint64_t start)
 	uint32_t number;
 	int r = add_chain(reader, start, &oldest);
 
-	if (r < 0 || !oldest ||
-	    !read_present(reader, oldest + HL_JEMALLOC_BASE_FIRST, bytes, sizeof(bytes)))
+	/* The arena's oldest one has its base, which begins with the arena's number. */
+	uint64_t base = oldest + ((HL_JEMALLOC_BASE_REST + jemalloc->shape->descriptor_bytes + 63) &
+				  ~UINT64_C(63));
+	if (r < 0 || !oldest || !read_present(reader, base, bytes, sizeof(bytes)))
 		return r;
 	/* Newer ones are found from the base alone. */
 	for (size_t at = 0; at < sizeof(bytes) && r == 0; at += 8)
-		if (hl_jemalloc_word(bytes + at) % HL_JEMALLOC_BASE_ALIGNMENT == 0)
+		if (hl_jemalloc_word(bytes + at) % HL_JEMALLOC_HUGE_PAGE == 0)
 			r = add_chain(reader, hl_jemalloc_word(bytes + at), &none);
 	memcpy(&number, bytes, sizeof(number));
 	if (number >= HL_JEMALLOC_NO_ARENA)
 		return r;
 	for (size_t i = first; i < jemalloc->block_count; i++)
 		jemalloc->blocks[i].arena = number;
-	jemalloc->arenas[number].base = oldest + HL_JEMALLOC_BASE_FIRST;
+	jemalloc->arenas[number].base = base;
 	jemalloc->arenas[number].is_used = true;
 	return r;
 }
@@ -128,7 +132,7 @@ static int add_block_of(struct reader *reader, uint64_t place)
 
 	if (find_block(reader->jemalloc, place))
 		return 0;
-	for (unsigned i = 0; i < STEPS_MAX && start; i++, start -= HL_JEMALLOC_BASE_ALIGNMENT) {
+	for (unsigned i = 0; i < STEPS_MAX && start; i++, start -= HL_JEMALLOC_HUGE_PAGE) {
 		const struct hl_map *map = hl_maps_find(&reader->memory->maps, start);
 		if (!map || map->inode)
 			return 0;
@@ -140,7 +144,7 @@ static int add_block_of(struct reader *reader, uint64_t place)
 
 static int add_place(struct reader *reader, uint64_t address)
 {
-	uint64_t place = address & ~(HL_JEMALLOC_BASE_ALIGNMENT - 1);
+	uint64_t place = address & ~(HL_JEMALLOC_HUGE_PAGE - 1);
 	struct hl_addresses *places = &reader->places;
 
 	if (!place || (places->count && places->addresses[places->count - 1] == place))
@@ -178,9 +182,9 @@ static int find_blocks(struct reader *reader)
 /* Where from ${address} on ${word} lies, before ${end}; 0: nowhere. */
 static uint64_t seek_word(struct reader *reader, uint64_t address, uint64_t end, uint64_t word)
 {
-	uint64_t words[HL_JEMALLOC_PAGE / 8], start = address & ~(HL_JEMALLOC_PAGE - 1);
+	uint64_t words[READ_BYTES / 8], start = address & ~(READ_BYTES - 1);
 
-	for (; start < end; start += HL_JEMALLOC_PAGE) {
+	for (; start < end; start += READ_BYTES) {
 		if (!read_present(reader, start, words, sizeof(words)))
 			continue;
 		for (size_t i = 0; i < HL_COUNT_OF(words); i++)
@@ -213,13 +217,12 @@ static void try_arena(struct reader *reader, uint64_t address)
 static int find_arenas(struct reader *reader)
 {
 	const struct hl_jemalloc *jemalloc = reader->jemalloc;
-	uint64_t words[HL_JEMALLOC_PAGE / 8], root_end;
+	uint64_t words[READ_BYTES / 8], root_end;
 	uint64_t address = jemalloc->variables;
 
 	root_end = jemalloc->root + (UINT64_C(8) << jemalloc->shape->bits[0]);
-	for (; address < jemalloc->variables_end; address += HL_JEMALLOC_PAGE) {
-		if (address >= jemalloc->root + HL_JEMALLOC_PAGE &&
-		    address + HL_JEMALLOC_PAGE < root_end)
+	for (; address < jemalloc->variables_end; address += READ_BYTES) {
+		if (address >= jemalloc->root + READ_BYTES && address + READ_BYTES < root_end)
 			continue;
 		if (!read_present(reader, address, words, sizeof(words)))
 			continue;
@@ -282,7 +285,7 @@ static uint32_t read_bins(struct reader *reader, uint64_t address, uint32_t coun
 
 	/* What follows them may not be there. */
 	while (length < all) {
-		uint64_t piece = HL_JEMALLOC_PAGE - (address + length) % HL_JEMALLOC_PAGE;
+		uint64_t piece = READ_BYTES - (address + length) % READ_BYTES;
 		piece = piece < all - length ? piece : all - length;
 		if (!read_present(reader, address + length, bytes + length, piece))
 			break;
@@ -375,14 +378,14 @@ static bool can_be_cache(const struct reader *reader, uint64_t address)
 
 static int read_caches(struct reader *reader, const struct hl_jemalloc_arena *arena)
 {
-	uint64_t words[HL_JEMALLOC_PAGE / 8];
+	uint64_t words[READ_BYTES / 8];
 	uint64_t at = reader->ring_at, end = at ? at + 8 : arena->base_at;
 	uint32_t count = 0;
 	int r = 0;
 
 	for (uint64_t length; at < end && r == 0; at += length) {
 		uint64_t address = arena->address + at;
-		length = HL_JEMALLOC_PAGE - address % HL_JEMALLOC_PAGE;
+		length = READ_BYTES - address % READ_BYTES;
 		length = length < end - at ? length : end - at;
 		if (!read_present(reader, address, words, length & ~UINT64_C(7)))
 			continue;
@@ -432,8 +435,8 @@ static int seek_bins(struct reader *reader, uint64_t start, size_t length)
 	struct bin bins[BINS_MAX];
 	int r = 0;
 
-	for (size_t at = 0; at < length; at += HL_JEMALLOC_PAGE)
-		(void)read_present(reader, start + at, bytes + at, HL_JEMALLOC_PAGE);
+	for (size_t at = 0; at < length; at += READ_BYTES)
+		(void)read_present(reader, start + at, bytes + at, READ_BYTES);
 	for (size_t at = 0; at + BIN_BYTES <= length && r == 0; at += 8) {
 		if (!hl_jemalloc_word(bytes + at) && !hl_jemalloc_word(bytes + at + 16))
 			continue;

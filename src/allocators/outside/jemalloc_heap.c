@@ -38,20 +38,21 @@ static uint32_t places_of(const struct hl_jemalloc *jemalloc,
 {
 	uint64_t places = (extent->end - extent->start) / jemalloc->class_bytes[extent->size_class];
 
-	return places < HL_JEMALLOC_PLACES ? (uint32_t)places : HL_JEMALLOC_PLACES;
+	return places < jemalloc->shape->places ? (uint32_t)places : jemalloc->shape->places;
 }
 
 /* Whether a slab has as many free places as it says; of the last word with places the other bits are clear. */
 static bool fits(const struct hl_jemalloc *jemalloc, const struct hl_jemalloc_extent *extent)
 {
+	const uint64_t *free = jemalloc->free_places + extent->free_at;
 	uint32_t free_places = 0;
 
 	if (extent->size_class >= jemalloc->slab_classes)
 		return false;
 	for (uint32_t i = 0, left = places_of(jemalloc, extent); left; i++) {
-		if (left < 64 && extent->free[i] >> left)
+		if (left < 64 && free[i] >> left)
 			return false;
-		free_places += (uint32_t)__builtin_popcountll(extent->free[i]);
+		free_places += (uint32_t)__builtin_popcountll(free[i]);
 		left -= left < 64 ? left : 64;
 	}
 	return free_places == extent->free_places;
@@ -100,6 +101,7 @@ static int add_block(struct walker *walker, uint64_t start, uint64_t bytes)
 static int add_slab(struct walker *walker, const struct hl_jemalloc_extent *extent, uint32_t arena)
 {
 	uint64_t bytes = walker->jemalloc->class_bytes[extent->size_class], start = extent->start;
+	const uint64_t *free = walker->jemalloc->free_places + extent->free_at;
 	uint32_t places = places_of(walker->jemalloc, extent);
 	/* Most slabs have none of these. */
 	bool has_others =
@@ -109,7 +111,7 @@ static int add_slab(struct walker *walker, const struct hl_jemalloc_extent *exte
 
 	hl_slab_begin(&walker->slabs, start, extent->end, bytes, arena);
 	for (uint32_t i = 0; i < places && r == 0; i++, start += bytes)
-		if (extent->free[i / 64] >> i % 64 & 1)
+		if (free[i / 64] >> i % 64 & 1)
 			r = hl_slab_block(&walker->slabs, start, bytes, HL_SLAB_FREE);
 		else if (has_others)
 			r = add_block(walker, start, bytes);
@@ -305,9 +307,10 @@ static int read_heap(struct hl_memory *memory, const struct hl_allocator_traits 
 	if (r < 0)
 		return hl_error_set(err, r, "cannot find the heap of jemalloc: out of memory");
 	if (!first && hl_other_allocator_library(&memory->maps).allocator == allocator)
-		return hl_error_set(err, -ENOTSUP,
-				    "cannot find the heap of jemalloc: no tree of its pages is as "
-				    "releases 5.2 and 5.3, built for pages of 4 KiB, have it");
+		return hl_error_set(
+			err, -ENOTSUP,
+			"cannot find the heap of jemalloc: no tree of its pages is as releases "
+			"5.2 and 5.3 have it for pages of 4 or 64 KiB");
 	if (!first)
 		return -ENOTSUP;
 	if (!first->class_count) {

@@ -36,22 +36,29 @@ const struct hl_jemalloc_layout hl_jemalloc_layouts[] = {
 };
 const size_t hl_jemalloc_layout_count = HL_COUNT_OF(hl_jemalloc_layouts);
 
-/* Built for addresses of 48 and of 57 bits. */
+/* Built for addresses of 48 and of 57 bits, and for pages of 64 KiB: their bits of places have sums above them. */
+#define SMALL_PAGES .page_bits = 12, .page = 1 << 12, .places = 512, .descriptor_bytes = 64 + 64
+#define LARGE_PAGES \
+	.page_bits = 16, .page = 1 << 16, .places = 8192, .descriptor_bytes = 64 + 131 * 8
 const struct hl_jemalloc_shape hl_jemalloc_shapes[] = {
-	{.levels = 2, .bits = {18, 18}, .element_bytes = 8},
-	{.levels = 3, .bits = {15, 15, 15}, .element_bytes = 16},
+	{SMALL_PAGES, .levels = 2, .bits = {18, 18}, .element_bytes = 8},
+	{SMALL_PAGES, .levels = 3, .bits = {15, 15, 15}, .element_bytes = 16},
+	{LARGE_PAGES, .levels = 2, .bits = {16, 16}, .element_bytes = 8},
 };
 const size_t hl_jemalloc_shape_count = HL_COUNT_OF(hl_jemalloc_shapes);
 
 /* ---- descriptors ---- */
 
-bool hl_jemalloc_parse(const struct hl_jemalloc_layout *layout, uint64_t address,
-		       const uint8_t *bytes, struct hl_jemalloc_extent *ret_extent)
+/* Reads ${bytes} as the beginning of the descriptor at ${address}. False: it cannot be one of an extent. */
+static bool parse(const struct hl_jemalloc *jemalloc, uint64_t address, const uint8_t *bytes,
+		  struct hl_jemalloc_extent *ret_extent)
 {
+	const struct hl_jemalloc_layout *layout = jemalloc->layout;
+	uint64_t page_mask = ~(jemalloc->shape->page - 1);
 	uint64_t bits = hl_jemalloc_word(bytes);
 	uint64_t block = hl_jemalloc_word(bytes + HL_JEMALLOC_AT_BLOCK);
-	uint64_t size = hl_jemalloc_word(bytes + HL_JEMALLOC_AT_SIZE) & ~(HL_JEMALLOC_PAGE - 1);
-	uint64_t start = block & ~(HL_JEMALLOC_PAGE - 1);
+	uint64_t size = hl_jemalloc_word(bytes + HL_JEMALLOC_AT_SIZE) & page_mask;
+	uint64_t start = block & page_mask;
 
 	if (!start || !size || start + size < start)
 		return false;
@@ -65,9 +72,25 @@ bool hl_jemalloc_parse(const struct hl_jemalloc_layout *layout, uint64_t address
 		.is_of_huge_page = !layout->is_5_2 && bits >> 14 & 1,
 		.state = (uint32_t)(bits >> layout->state_shift) & ((1u << layout->state_bits) - 1),
 		.size_class = bits >> layout->class_shift & 255,
-		.free_places = bits >> layout->free_shift & 1023};
-	memcpy(ret_extent->free, bytes + HL_JEMALLOC_AT_PLACES, sizeof(ret_extent->free));
+		.free_places =
+			(uint32_t)(bits >> layout->free_shift) & (2 * jemalloc->shape->places - 1)};
 	return ret_extent->arena != HL_JEMALLOC_NO_ARENA;
+}
+
+/* Notes which places of a slab are free, as the descriptor's ${bytes} have them. 0 or -ENOMEM. */
+static int keep_places(struct hl_jemalloc *jemalloc, const uint8_t *bytes,
+		       struct hl_jemalloc_extent *extent)
+{
+	size_t words = extent->is_slab ? jemalloc->shape->places / 64 : 0;
+	int r = HL_ARRAY_RESERVE(jemalloc->free_places, jemalloc->free_capacity,
+				 jemalloc->free_count + words);
+
+	if (r < 0 || !words)
+		return r;
+	extent->free_at = jemalloc->free_count;
+	memcpy(jemalloc->free_places + extent->free_at, bytes + HL_JEMALLOC_HEAD_BYTES, 8 * words);
+	jemalloc->free_count += words;
+	return 0;
 }
 
 /* The descriptor that a leaf element names; 0: none. */
@@ -144,7 +167,7 @@ static uint64_t array_bytes(const struct hl_jemalloc_shape *shape, uint32_t leve
 /* The lowest bit of an address that level ${level} resolves. */
 static uint32_t shift_of(const struct hl_jemalloc_shape *shape, uint32_t level)
 {
-	uint32_t shift = HL_JEMALLOC_PAGE_SHIFT;
+	uint32_t shift = shape->page_bits;
 
 	for (uint32_t i = level + 1; i < shape->levels; i++)
 		shift += shape->bits[i];
@@ -178,7 +201,7 @@ static int prove_element(void *context, uint64_t index, const uint8_t *element)
 	const struct hl_jemalloc_shape *shape = proof->jemalloc->shape;
 	uint32_t shift = shift_of(shape, shape->levels - 2);
 	uint64_t descriptor = descriptor_of(proof->jemalloc, element);
-	uint8_t bytes[HL_JEMALLOC_DESCRIPTOR_BYTES];
+	uint8_t bytes[HL_JEMALLOC_HEAD_BYTES];
 	struct hl_jemalloc_extent extent;
 
 	if (!descriptor || descriptor == proof->descriptor)
@@ -187,11 +210,12 @@ static int prove_element(void *context, uint64_t index, const uint8_t *element)
 	proof->seen++;
 	int r = hl_memory_read_present(proof->memory, descriptor, bytes, sizeof(bytes));
 	proof->is_out_of_memory |= r == -ENOMEM;
-	if (r == 0 && hl_jemalloc_parse(proof->jemalloc->layout, descriptor, bytes, &extent) &&
+	if (r == 0 && parse(proof->jemalloc, descriptor, bytes, &extent) &&
 	    agrees(proof->jemalloc, element, &extent)) {
-		uint64_t mask = (UINT64_C(1) << shift) - 1, at = index << HL_JEMALLOC_PAGE_SHIFT;
-		uint64_t page =
-			(extent.start & mask) == at ? extent.start : extent.end - HL_JEMALLOC_PAGE;
+		uint64_t mask = (UINT64_C(1) << shift) - 1, at = index << shape->page_bits;
+		uint64_t page = (extent.start & mask) == at
+					? extent.start
+					: extent.end - proof->jemalloc->shape->page;
 		if ((page & mask) == at && (!proof->agreeing || page >> shift == proof->above)) {
 			proof->above = page >> shift;
 			proof->agreeing++;
@@ -298,7 +322,7 @@ static void find_classes(struct hl_jemalloc *jemalloc, const uint8_t *bytes,
 			memcpy(jemalloc->class_bytes, table, count * 8);
 	}
 	while (jemalloc->slab_classes < jemalloc->class_count &&
-	       jemalloc->class_bytes[jemalloc->slab_classes] <= HL_JEMALLOC_SLAB_PLACE_MAX)
+	       jemalloc->class_bytes[jemalloc->slab_classes] <= 7 * jemalloc->shape->page / 2)
 		jemalloc->slab_classes++;
 }
 
@@ -454,7 +478,7 @@ static int list_element(void *context, uint64_t index, const uint8_t *bytes)
 	struct lister *lister = context;
 	const struct hl_jemalloc *jemalloc = lister->jemalloc;
 	struct element element = {.descriptor = descriptor_of(jemalloc, bytes),
-				  .page = lister->above + (index << HL_JEMALLOC_PAGE_SHIFT)};
+				  .page = lister->above + (index << jemalloc->shape->page_bits)};
 
 	/* What follows the first element of an extent. */
 	if (!element.descriptor ||
@@ -522,10 +546,13 @@ static int add_extent(struct lister *lister, const struct element *element, cons
 	struct hl_jemalloc *jemalloc = lister->jemalloc;
 	struct hl_jemalloc_extent extent;
 
-	if (bytes && hl_jemalloc_parse(jemalloc->layout, element->descriptor, bytes, &extent) &&
-	    extent.start == element->page && agrees(jemalloc, element->bytes, &extent))
-		return HL_ARRAY_APPEND(jemalloc->extents, jemalloc->extent_count,
-				       jemalloc->extent_capacity, extent);
+	if (bytes && parse(jemalloc, element->descriptor, bytes, &extent) &&
+	    extent.start == element->page && agrees(jemalloc, element->bytes, &extent)) {
+		int r = keep_places(jemalloc, bytes, &extent);
+		return r < 0 ? r
+			     : HL_ARRAY_APPEND(jemalloc->extents, jemalloc->extent_count,
+					       jemalloc->extent_capacity, extent);
+	}
 	return HL_ARRAY_APPEND(lister->again.addresses, lister->again.count, lister->again.capacity,
 			       element->page);
 }
@@ -536,9 +563,9 @@ static int read_descriptors(struct lister *lister, size_t first, size_t end, uin
 	HL_CLEANUP(hl_pages_release) struct hl_pages pages = {0};
 	uint64_t mask = lister->memory->page_bytes - 1;
 	uint64_t start = lister->elements[first].descriptor & ~mask;
-	uint64_t stop =
-		(lister->elements[end - 1].descriptor + HL_JEMALLOC_DESCRIPTOR_BYTES + mask) &
-		~mask;
+	uint64_t stop = (lister->elements[end - 1].descriptor +
+			 lister->jemalloc->shape->descriptor_bytes + mask) &
+			~mask;
 	int r = hl_memory_scan(lister->memory, start, stop, &pages);
 
 	if (r == -ENOMEM)
@@ -611,27 +638,29 @@ static bool names(struct hl_memory *memory, const struct hl_jemalloc *jemalloc, 
 	       descriptor_of(jemalloc, element) == descriptor;
 }
 
-int hl_jemalloc_reread(struct hl_memory *memory, const struct hl_jemalloc *jemalloc, uint64_t start,
+int hl_jemalloc_reread(struct hl_memory *memory, struct hl_jemalloc *jemalloc, uint64_t start,
 		       struct hl_jemalloc_extent *ret_extent)
 {
-	uint8_t element[16], bytes[HL_JEMALLOC_DESCRIPTOR_BYTES];
+	uint8_t element[16], bytes[HL_JEMALLOC_DESCRIPTOR_BYTES_MAX];
 	struct hl_jemalloc_extent extent;
 	int r = read_element(memory, jemalloc, start, element);
 
 	if (r < 0)
 		return r;
 	uint64_t descriptor = descriptor_of(jemalloc, element);
-	r = hl_memory_read_present(memory, descriptor, bytes, sizeof(bytes));
+	r = hl_memory_read_present(memory, descriptor, bytes, jemalloc->shape->descriptor_bytes);
 	if (r < 0)
 		return r == -ENOMEM ? r : -EBADMSG;
-	if (!hl_jemalloc_parse(jemalloc->layout, descriptor, bytes, &extent))
+	if (!parse(jemalloc, descriptor, bytes, &extent))
 		return -EBADMSG;
 	if (extent.start != start) /* elements of pages that are not used any more stay */
 		return names(memory, jemalloc, extent.start, descriptor) ? -ENOENT : -EBADMSG;
 	if (!agrees(jemalloc, element, &extent))
 		return -EBADMSG;
-	*ret_extent = extent;
-	return 0;
+	r = keep_places(jemalloc, bytes, &extent);
+	if (r == 0)
+		*ret_extent = extent;
+	return r;
 }
 
 /* Sorts the extents, and puts the first pages of those that overlap on the list again. Of these none stays. */
@@ -678,7 +707,7 @@ static int add_bad(struct lister *lister)
 		if (at < count && jemalloc->extents[at].start <= page)
 			continue;
 		const struct hl_jemalloc_extent bad = {
-			.start = page, .end = page + HL_JEMALLOC_PAGE, .is_bad = true};
+			.start = page, .end = page + jemalloc->shape->page, .is_bad = true};
 		int r = HL_ARRAY_APPEND(jemalloc->extents, jemalloc->extent_count,
 					jemalloc->extent_capacity, bad);
 		if (r < 0)
@@ -731,7 +760,7 @@ static uint64_t large_pad(const struct hl_jemalloc *jemalloc)
 		if (is_large &&
 		    (extent->block != extent->start ||
 		     extent->end - extent->start > jemalloc->class_bytes[extent->size_class]))
-			return HL_JEMALLOC_PAGE;
+			return jemalloc->shape->page;
 	}
 	return 0;
 }
@@ -758,6 +787,7 @@ void hl_jemalloc_free(struct hl_jemalloc *jemalloc)
 	while (jemalloc) {
 		struct hl_jemalloc *next = jemalloc->next;
 		free(jemalloc->extents);
+		free(jemalloc->free_places);
 		free(jemalloc->blocks);
 		hl_addresses_release(&jemalloc->cached);
 		hl_addresses_release(&jemalloc->own);

@@ -6,7 +6,6 @@
 
 #include <assert.h>
 
-#define PAGE_BYTES  UINT64_C(4096)
 #define STATE_BYTES 128u /* as far as one is read, and more */
 
 /* Of hl_lua.callers. */
@@ -129,11 +128,7 @@ HL_READS_STACK static const uint64_t *word_of_state(struct hl_lua *lua,
  * state will be read. */
 static bool is_state(uint64_t state)
 {
-	uint64_t last = state + STATE_BYTES - 1;
-
-	return state && state < HL_LUA_SPACE_END && !(state & 7) &&
-	       hl_memory_page_is_readable(state & ~(PAGE_BYTES - 1)) &&
-	       hl_memory_page_is_readable(last & ~(PAGE_BYTES - 1)) &&
+	return state < HL_LUA_SPACE_END && hl_memory_object_is_readable(state, STATE_BYTES) &&
 	       (hl_lua_byte(state, 8) & 0x3f) == HL_LUA_TAG_THREAD;
 }
 

@@ -15,25 +15,14 @@ const char hl_luajit_c, hl_luajit_compiler, hl_luajit_trace;
 
 /* ---- states ---- */
 
-static bool is_readable(uint64_t address, uint64_t bytes)
-{
-	uint64_t page = address & PAGE_MASK, end = address + bytes;
-
-	if (!address || address & 7 || end > HL_USER_END || end < address)
-		return false;
-	for (; page < end; page += ~PAGE_MASK + 1)
-		if (!hl_memory_page_is_readable(page))
-			return false;
-	return true;
-}
-
 /* Whether a state lies there; the kernel is asked. */
 static bool find_state(struct hl_luajit *lj, uint64_t state)
 {
-	if (!is_readable(state, LJ_STATE_BYTES) || lj_byte(state, LJ_TYPE) != LJ_TYPE_THREAD)
+	if (!hl_memory_object_is_readable(state, LJ_STATE_BYTES) ||
+	    lj_byte(state, LJ_TYPE) != LJ_TYPE_THREAD)
 		return false;
 	uint64_t global = lj_word(state, LJ_STATE_GLOBAL);
-	if (!is_readable(global, lj->current_at + 2 * LJ_SLOT))
+	if (!hl_memory_object_is_readable(global, lj->current_at + 2 * LJ_SLOT))
 		return false;
 	atomic_store_explicit(&lj->known, state, memory_order_relaxed);
 	return true;
@@ -186,12 +175,14 @@ static bool is_trace_at(uint64_t array, uint32_t number)
 {
 	uint64_t at = array + (uint64_t)number * LJ_SLOT;
 
-	if (!is_readable(array, LJ_SLOT) || !is_readable(at, LJ_SLOT))
+	if (!hl_memory_object_is_readable(array, LJ_SLOT) ||
+	    !hl_memory_object_is_readable(at, LJ_SLOT))
 		return false;
 	uint64_t trace = lj_word(at, 0);
-	return is_readable(trace, LJ_TRACE_BYTES) && lj_byte(trace, LJ_TYPE) == LJ_TYPE_TRACE &&
+	return hl_memory_object_is_readable(trace, LJ_TRACE_BYTES) &&
+	       lj_byte(trace, LJ_TYPE) == LJ_TYPE_TRACE &&
 	       lj_short(trace, LJ_TRACE_NUMBER) == number &&
-	       is_readable(lj_word(trace, LJ_TRACE_PROTO), LJ_PROTO_BYTES) &&
+	       hl_memory_object_is_readable(lj_word(trace, LJ_TRACE_PROTO), LJ_PROTO_BYTES) &&
 	       lj_byte(lj_word(trace, LJ_TRACE_PROTO), LJ_TYPE) == LJ_TYPE_PROTO;
 }
 
@@ -199,7 +190,8 @@ static bool is_trace_at(uint64_t array, uint32_t number)
  * to traces, too, as those of a trace that is being collected do. */
 static bool is_array_of_traces(uint64_t array, uint32_t number)
 {
-	if (!is_readable(array, LJ_SLOT) || lj_word(array, 0) || !is_trace_at(array, number))
+	if (!hl_memory_object_is_readable(array, LJ_SLOT) || lj_word(array, 0) ||
+	    !is_trace_at(array, number))
 		return false;
 	for (uint32_t i = 1; i < number; i++)
 		if (lj_word(array, (uint64_t)i * LJ_SLOT) && !is_trace_at(array, i))
@@ -213,7 +205,8 @@ static __attribute__((noinline)) void find_traces(struct hl_luajit *lj, uint64_t
 {
 	for (uint32_t at = lj->current_at; at < GLOBAL_BYTES; at += LJ_SLOT) {
 		uint64_t place = global + at;
-		if ((!(place & ~PAGE_MASK) || at == lj->current_at) && !is_readable(place, LJ_SLOT))
+		if ((!(place & ~PAGE_MASK) || at == lj->current_at) &&
+		    !hl_memory_object_is_readable(place, LJ_SLOT))
 			return;
 		if (is_array_of_traces(lj_word(place, 0), number)) {
 			atomic_store_explicit(&lj->traces_at, at, memory_order_relaxed);

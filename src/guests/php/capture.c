@@ -10,7 +10,6 @@
 #define SAVED_FRAME (HL_SAVED_FRAME - 2)
 #define SAVED_OP    (HL_SAVED_FRAME - 1)
 
-#define PAGE_BYTES   UINT64_C(4096)
 #define PRINT_FACTOR UINT64_C(0x9e3779b97f4a7c15)
 
 /* Captures that must be in order before one is read without checks, and how many may fail until then. */
@@ -454,41 +453,31 @@ uint32_t hl_php_recapture(const struct hl_php *php, const struct hl_script_calle
 
 /* ---- proof ---- */
 
-static bool is_readable(uint64_t address, uint32_t bytes)
-{
-	uint64_t page = address & ~(PAGE_BYTES - 1),
-		 last = (address + bytes - 1) & ~(PAGE_BYTES - 1);
-
-	return address && address < HL_USER_END && !(address & 7) &&
-	       hl_memory_page_is_readable(page) &&
-	       (last == page || hl_memory_page_is_readable(last));
-}
-
 /* Whether a string lies at ${text}: it ends where it says. */
 static bool is_text(uint64_t text)
 {
-	if (!is_readable(text, HL_PHP_TEXT_BYTES + 8))
+	if (!hl_memory_object_is_readable(text, HL_PHP_TEXT_BYTES + 8))
 		return false;
 	uint64_t count = hl_php_word(text, HL_PHP_TEXT_COUNT),
 		 end = text + HL_PHP_TEXT_BYTES + count;
-	return count < TEXT_MAX && is_readable(end & ~UINT64_C(7), 8) &&
+	return count < TEXT_MAX && hl_memory_object_is_readable(end & ~UINT64_C(7), 8) &&
 	       !hl_php_byte(text, HL_PHP_TEXT_BYTES + (uint32_t)count);
 }
 
 static bool is_function(const struct hl_php_layout *layout, uint64_t function)
 {
-	if (!is_readable(function, HL_PHP_FUNCTION_BYTES))
+	if (!hl_memory_object_is_readable(function, HL_PHP_FUNCTION_BYTES))
 		return false;
 	uint8_t type = hl_php_byte(function, HL_PHP_FUNCTION_TYPE);
 	uint64_t name = hl_php_word(function, HL_PHP_FUNCTION_NAME);
 	uint64_t class = hl_php_word(function, HL_PHP_FUNCTION_CLASS);
 	if ((name && !is_text(name)) ||
-	    (class &&
-	     (!is_readable(class, CLASS_BYTES) || !is_text(hl_php_word(class, HL_PHP_CLASS_NAME)))))
+	    (class && (!hl_memory_object_is_readable(class, CLASS_BYTES) ||
+		       !is_text(hl_php_word(class, HL_PHP_CLASS_NAME)))))
 		return false;
 	return type == HL_PHP_NATIVE ||
 	       ((type == HL_PHP_SCRIPT || type == HL_PHP_EVALUATED) &&
-		is_readable(hl_php_word(function, layout->ops), HL_PHP_OP_BYTES) &&
+		hl_memory_object_is_readable(hl_php_word(function, layout->ops), HL_PHP_OP_BYTES) &&
 		is_text(hl_php_word(function, layout->file)));
 }
 
@@ -508,7 +497,7 @@ static bool check_frames(const struct hl_php *php, const struct hl_php_layout *l
 	uint32_t entries = 0;
 
 	for (uint32_t i = 0; frame && i < CHECKED_MAX; i++) {
-		if (!is_readable(frame, HL_PHP_FRAME_BYTES))
+		if (!hl_memory_object_is_readable(frame, HL_PHP_FRAME_BYTES))
 			return false;
 		uint64_t function = hl_php_word(frame, HL_PHP_FRAME_FUNCTION);
 		if (function &&
@@ -516,7 +505,8 @@ static bool check_frames(const struct hl_php *php, const struct hl_php_layout *l
 		     !is_op_in_order(php, layout, function, hl_php_word(frame, HL_PHP_FRAME_OP))))
 			return false;
 		if (!function && hl_php_byte(frame, HL_PHP_FRAME_FLAGS) == HL_PHP_TYPE_OBJECT &&
-		    !is_readable(hl_php_word(frame, HL_PHP_FRAME_OBJECT), OBJECT_BYTES))
+		    !hl_memory_object_is_readable(hl_php_word(frame, HL_PHP_FRAME_OBJECT),
+						  OBJECT_BYTES))
 			return false;
 		entries += function && hl_php_is_script(function) &&
 			   hl_php_number(frame, HL_PHP_FRAME_FLAGS) & HL_PHP_FLAG_ENTRY;

@@ -89,12 +89,12 @@ struct debug_context {
 /* The context of an unknown allocator may be anything. */
 static struct debug_context *debug_context(void *context, enum domain domain)
 {
-	uint64_t first = (uint64_t)context, last = first + sizeof(struct debug_context) - 1;
 	struct debug_context *it = context;
 
-	bool is_readable = context && hl_memory_page_is_readable(first & ~UINT64_C(4095)) &&
-			   hl_memory_page_is_readable(last & ~UINT64_C(4095));
-	return is_readable && it->letter == (domain == DOMAIN_MEM ? 'm' : 'o') ? it : NULL;
+	return hl_memory_object_is_readable((uint64_t)it, sizeof(*it)) &&
+			       it->letter == (domain == DOMAIN_MEM ? 'm' : 'o')
+		       ? it
+		       : NULL;
 }
 
 static bool is_real(const struct hl_objects_allocator *allocator)

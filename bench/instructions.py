@@ -3,8 +3,8 @@
 """Instructions of one malloc() and free() under the recorder, on each machine: counted by qemu-user, of two runs of bench/alloc_ring.c
 that differ in the number of pairs.
 
-instructions.py BUILD_X86_64 BUILD_AARCH64 ROOT_OF_ARM64: builds of one kind, with bench/; where the kernel runs programs of aarch64
-(scripts/check_arm64.sh has such namespaces).
+instructions.py BUILD_X86_64 BUILD_AARCH64 ROOT_OF_ARM64: builds of one kind (-Dbuildtype=plain -Doptimization=2), with
+bench/; where the kernel runs programs of aarch64 (scripts/check_arm64.sh has such namespaces).
 """
 
 import os

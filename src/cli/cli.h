@@ -281,12 +281,9 @@ const char *hl_cli_nearest_word(const char *word, const char *const *words, size
 /*
  * Sets the sentence that says why no collector of ${process} is found, and what to do; ${silent}:
  * those that do not answer (struct hl_control_peers); ${wanted}: what cannot be done with the
- * process, a verb; ${remedy}: what helps where it is not recorded and cannot be joined. Returns a
- * negative errno.
+ * process, a verb. Returns a negative errno.
  */
-#define HL_CTL_RECORD "start it with 'heapline record'"
-int hl_ctl_explain(pid_t process, const char *silent, const char *wanted, const char *remedy,
-		   struct hl_error *err);
+int hl_ctl_explain(pid_t process, const char *silent, const char *wanted, struct hl_error *err);
 
 /* Whether 'heapline attach' can join ${process}, as far as can be seen without touching it. 0, or a
  * negative errno with a sentence. ${ret_pools}: NULL, or hl_attach_pools(). */

@@ -96,8 +96,7 @@ static bool may_be_recorded(const struct hl_maps *maps)
 	       hl_maps_have_file(maps, "memfd:heapline") || hl_maps_have_file(maps, "heapline");
 }
 
-int hl_ctl_explain(pid_t process, const char *silent, const char *wanted, const char *remedy,
-		   struct hl_error *err)
+int hl_ctl_explain(pid_t process, const char *silent, const char *wanted, struct hl_error *err)
 {
 	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
 	char path[32];
@@ -134,13 +133,16 @@ int hl_ctl_explain(pid_t process, const char *silent, const char *wanted, const 
 	if (hl_process_is_frozen(process))
 		return hl_error_set(err, -EAGAIN, "cannot %s process %d: " HL_PROCESS_FROZEN,
 				    wanted, process);
-	if (hl_attach_check(process, NULL, 0, &(struct hl_error){0}) == 0)
+	struct hl_error refusal = {0};
+	if (hl_attach_check(process, NULL, 0, &refusal) == 0)
 		return hl_error_set(err, -ENOENT,
 				    "cannot %s process %d: it is not being recorded; 'heapline "
 				    "attach -p %d' records it from now on",
 				    wanted, process, process);
-	return hl_error_set(err, -ENOENT, "cannot %s process %d: it is not being recorded; %s",
-			    wanted, process, remedy);
+	return hl_error_set(err, -ENOENT,
+			    "cannot %s process %d: it is not being recorded; it cannot be joined: "
+			    "%s; 'heapline doctor -p %d' lists what works",
+			    wanted, process, refusal.text, process);
 }
 
 /* ---- the report ---- */
@@ -361,7 +363,7 @@ static int control(const struct request *line, struct hl_control_request *reques
 	if (r < 0)
 		hl_error_set(err, r, "out of memory");
 	else if (peers.count == 0)
-		r = hl_ctl_explain((pid_t)line->pid, peers.silent, "control", HL_CTL_RECORD, err);
+		r = hl_ctl_explain((pid_t)line->pid, peers.silent, "control", err);
 	else if (peers.count > 1)
 		r = hl_error_set(err, -EEXIST,
 				 "process %" PRIu64

@@ -412,19 +412,12 @@ static char *path_from_here(const char *path)
 
 static int find_process(struct watched *watched, struct hl_error *err)
 {
-	char remedy[160];
 	int r = hl_control_ask_search((pid_t)watched->pid, &watched->peers);
 
-	snprintf(remedy, sizeof(remedy),
-		 "'heapline stacks -p %" PRIu64
-		 "' traces it as it runs, 'heapline record' records a "
-		 "program from its start",
-		 watched->pid);
 	if (r < 0)
 		return hl_error_set(err, r, "out of memory");
 	if (!watched->peers.count)
-		return hl_ctl_explain((pid_t)watched->pid, watched->peers.silent, "watch", remedy,
-				      err);
+		return hl_ctl_explain((pid_t)watched->pid, watched->peers.silent, "watch", err);
 	watched->is_one = watched->peers.peers[0].pid != (pid_t)watched->pid;
 	watched->sequence = UINT32_MAX;
 	watched->path = path_from_here(watched->peers.peers[0].recording);

@@ -311,7 +311,7 @@ static int check_process(pid_t pid, struct hl_error *err)
 	if (r < 0)
 		hl_error_set(err, r, "out of memory");
 	else if (!peers.count)
-		r = hl_ctl_explain(pid, peers.silent, "push", HL_CTL_RECORD, err);
+		r = hl_ctl_explain(pid, peers.silent, "push", err);
 	hl_control_ask_release(&peers);
 	return r;
 }

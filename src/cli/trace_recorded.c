@@ -188,7 +188,7 @@ int hl_trace_recorded_check(pid_t pid, char ret_recording[PATH_MAX], struct hl_e
 	int r = hl_control_ask_search(pid, &peers);
 
 	if (r == 0 && !peers.count)
-		r = hl_ctl_explain(pid, peers.silent, "control", HL_CTL_RECORD, err);
+		r = hl_ctl_explain(pid, peers.silent, "control", err);
 	else if (r < 0)
 		hl_error_set(err, r, "out of memory");
 	if (r == 0)

@@ -85,7 +85,7 @@ static int explain_not_recorded(uint32_t pid)
 {
 	struct hl_error err = {0};
 
-	hl_ctl_explain((pid_t)pid, "", "show", HL_CTL_RECORD, &err);
+	hl_ctl_explain((pid_t)pid, "", "show", &err);
 	return hl_cli_error("%s", err.text);
 }
 

@@ -148,15 +148,15 @@ static int read_others(struct hl_memory *memory, const struct hl_heap_settings *
 	return heap->walked ? 0 : -ENOTSUP;
 }
 
-/* Whether functions that allocate can be traced. */
-static bool is_stripped(struct hl_memory *memory, const struct hl_heap *heap,
-			const struct hl_glibc *glibc)
+/* Whether functions that allocate cannot be traced. */
+static bool hides_functions(struct hl_memory *memory, const struct hl_heap *heap,
+			    const struct hl_glibc *glibc)
 {
 	bool is_program = heap->walked ? !hl_other_allocator_library(&memory->maps).allocator
 				       : glibc->minor == 0 && !glibc->is_unknown;
 
 	return (heap->walked && heap->walked->hides_calls) ||
-	       (is_program && hl_other_allocator_built_in(memory).is_stripped);
+	       (is_program && hl_other_allocator_built_in(memory).hides_functions);
 }
 
 /* ---- the walk ---- */
@@ -247,9 +247,9 @@ int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settin
 		other = (struct hl_other_found){.allocator = refused, .is_built_in = true};
 	if (!other.allocator && !heap->has_glibc && !heap->walked && !is_unknown_glibc)
 		other = hl_other_allocator_built_in(memory);
+	heap->hides_functions = hides_functions(memory, heap, &glibc);
 	if (r != 0 || (other.allocator && !heap->has_glibc && !heap->walked))
 		return refuse(memory, r, heap, &other, &refusal, err);
-	heap->is_stripped = is_stripped(memory, heap, &glibc);
 	return finish_walk(memory, settings, &other, heap, err);
 }
 
@@ -277,8 +277,8 @@ static int note_unwalked(struct hl_memory *memory, struct hl_heap *heap)
 				other.allocator->answers_as};
 	snprintf(heap->allocator, sizeof(heap->allocator), "%s%s", heap->unwalked.allocator,
 		 other.allocator && other.is_built_in ? ", built into its program" : "");
-	heap->is_stripped = other.allocator && (other.allocator->hides_calls ||
-						(other.is_built_in && other.is_stripped));
+	heap->hides_functions = (other.allocator && other.allocator->hides_calls) ||
+				(other.is_built_in && other.hides_functions);
 	count_as_others(&heap->rss);
 	if (has_recorder)
 		return 0;

@@ -221,8 +221,8 @@ struct hl_heap {
 	const struct hl_allocator_traits *walked;
 	/* Whose blocks are reported now; NULL: glibc's. */
 	const struct hl_allocator_traits *walking;
-	bool has_glibc;	  /* glibc's heap has memory, too */
-	bool is_stripped; /* the allocator has no symbols, so its functions cannot be traced */
+	bool has_glibc;	      /* glibc's heap has memory, too */
+	bool hides_functions; /* that allocate: they cannot be traced */
 	uint64_t taken_realtime_ns, walk_ns;
 	uint64_t page_bytes;
 	char allocator[96];   /* "glibc 2.36"; others that were seen are in notes */

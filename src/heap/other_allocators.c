@@ -53,12 +53,16 @@ struct hl_other_found hl_other_allocator_built_in(struct hl_memory *memory)
 	size_t length;
 	const char *file = elf_rawfile(elf, &length);
 	struct hl_elf_symbols any = {.elf = elf, .tables = HL_ELF_SYMTAB | HL_ELF_DYNSYM};
-	found.is_stripped = !hl_elf_symbols_next(&any);
+	found.hides_functions = !hl_elf_symbols_next(&any);
 	for (size_t i = 0; i < hl_allocator_count && !found.allocator; i++) {
 		const char *text = hl_allocator_traits[i].inside;
 		if (file && text && memmem(file, length, text, strlen(text)))
 			found.allocator = &hl_allocator_traits[i];
 	}
+	uint64_t address;
+	if (!found.allocator && !hl_elf_loader(elf) &&
+	    !hl_elf_find_symbol(elf, HL_ELF_SYMTAB | HL_ELF_DYNSYM, "malloc", &address))
+		found.hides_functions = true;
 	return found;
 }
 
@@ -69,7 +73,7 @@ const char *hl_other_allocator_remedy(const struct hl_other_found *found,
 	static const struct hl_allocator_traits unknown = {0};
 	const struct hl_allocator_traits *allocator =
 		found->allocator ? found->allocator : &unknown;
-	bool can_trace = !allocator->hides_calls && !(found->is_built_in && found->is_stripped);
+	bool can_trace = !allocator->hides_calls && !(found->is_built_in && found->hides_functions);
 	bool can_be_asked = !found->is_built_in && allocator->answers_as;
 	bool has_recorder = pid && hl_maps_have_file(maps, "memfd:heapline");
 	const char *more = can_be_asked

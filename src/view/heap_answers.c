@@ -78,7 +78,7 @@ static void say_who_allocates(struct figures *of)
 	else if (of->heap->has_scripts)
 		say(of, "'heapline attach %s -d 60' records who allocates and keeps it",
 		    of->target);
-	else if (of->heap->is_stripped)
+	else if (of->heap->hides_functions)
 		say(of, "'heapline pgfault %s 60' shows what makes it grow", of->target);
 	else
 		say(of, "'heapline stacks %s 60' shows who allocates and keeps it", of->target);

@@ -357,7 +357,7 @@ static const struct rule {
 	 "let it go on, and look while it works", "heapline heap %t"},
 	{HL_WHY_USUAL, HL_WHY_LIKELY, is_cold,
 	 "nothing grew steadily in this time, and little of its memory is free; but %K of it were not touched for a moment at the end",
-	 "see who holds it: what is not used can be freed, or kept in a file", "heapline holders %t"},
+	 "see what it is, and who holds it: what is not used can be freed, or kept in a file", "heapline holders %t"},
 	{HL_WHY_USUAL, HL_WHY_LIKELY, is_usual,
 	 "nothing grew steadily in this time, and little of its memory is wasted",
 	 "if it grows slowly or seldom, look longer", "heapline why %t --for 600"},
@@ -511,7 +511,10 @@ static void add_evidence(struct hl_why *why)
 	if (facts->unscanned)
 		snprintf(error, sizeof(error), "%s could not be read", BYTES(facts->unscanned));
 	add_pair(why, "as the kernel counts", "RSS", &facts->rss);
-	if (facts->has_heap) {
+	if (facts->has_heap && !strcmp(facts->kind, "unknown"))
+		add(why, "how much of it is live is not known", "the allocator has %s",
+		    BYTES(facts->heap_bytes));
+	else if (facts->has_heap) {
 		add_pair(why, error, "live blocks", &facts->live);
 		add(why, error, "free in RAM %s -> %s: %s returnable, %s pinned",
 		    BYTES(facts->free.before), BYTES(facts->free.after),
@@ -569,6 +572,8 @@ static void choose_next(struct hl_why *why, const char *next)
 		next = facts->may_trace	  ? "heapline stacks %t 60"
 		       : facts->may_fault ? "heapline pgfault %t 60"
 					  : "heapline doctor %t";
+	if (!strncmp(next, "heapline holders", 16) && facts->live.after < facts->cold_bytes / 2)
+		next = "heapline heap %t"; /* most of it is not malloc's: no block holds it */
 	if (!facts->has_heap && !strncmp(next, "heapline heap ", 14))
 		next = "heapline doctor %t"; /* it could not be read: who may do so? */
 	fill_in(why, next, why->next, sizeof(why->next));

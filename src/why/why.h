@@ -31,9 +31,8 @@ struct hl_why_request {
 	const char *folder; /* for the recording */
 	const char *keep;   /* its path; NULL: it is in ${folder} */
 	int stop_fd;	    /* what is begun ends when it can be read; -1: none */
-	void (*say)(
-		const char
-			*text); /* what costs something, before it is done; NULL: nobody listens */
+	/* What costs something, before it is done; NULL: nobody listens. */
+	void (*say)(const char *text);
 };
 
 enum hl_why_cause {
@@ -85,8 +84,7 @@ struct hl_why_facts {
 	char grown_part[64]; /* that gained most */
 	int64_t grown_part_bytes;
 	bool is_collected; /* that part: objects that a runtime's collector moves, of which no recorder knows */
-	const char *
-		profiles; /* how the program itself reports who allocates that part, a clause; or NULL */
+	const char *profiles; /* how the program reports who allocates that part, or NULL */
 	char memory_file[HL_WHY_TEXT_MAX]; /* the largest of shared memory */
 
 	/* its control group, by pod */
@@ -107,14 +105,12 @@ struct hl_why_facts {
 	char leaf[HL_WHY_TEXT_MAX];
 	double grown_seconds; /* in which it was watched */
 	int64_t grown_bytes, total_grown_bytes, lost_events;
-	int64_t kept_bytes,
-		slack_bytes; /* of what was allocated meanwhile; beyond the sizes that were asked for */
+	int64_t kept_bytes, slack_bytes; /* of what was allocated; beyond what was asked for */
 
 	/* lost blocks, by leaks */
 	bool has_leaks;
 	int64_t lost_bytes, grower_lost_bytes, grower_lost_blocks;
-	char losing_function
-		[HL_WHY_TEXT_MAX]; /* of the grower's stack: what it allocated is lost */
+	char losing_function[HL_WHY_TEXT_MAX]; /* of the grower's stack: its blocks are lost */
 
 	/* by holders */
 	char holder[HL_WHY_TEXT_MAX], held_path[HL_WHY_TEXT_MAX];

@@ -14,7 +14,7 @@ from harness import HEAPLINE, Waiting, need, run
 
 COMMAND = re.compile(r"'heapline ([a-z]+) -p (\d+)( 60)?'")
 VERBS = (["heap"], ["carriers"], ["carriers", "--ask"], ["pins"], ["allocations"],
-         ["stacks"], ["pgfault"])
+         ["stacks"], ["pgfault"], ["leaks"], ["holders"], ["growth"])
 
 
 OPTIONS = {"stacks": ["--max-overhead", "100000", "0.2"],  # which needs no measurement before
@@ -74,6 +74,12 @@ class Advice(unittest.TestCase):
         self.assertNotIn("heapline stacks", found["heap"] + found["allocations"])
         self.assertIn("heapline pgfault -p PID",
                       self.refused_by_record("waits_static_stripped", "static"))
+
+    def test_a_static_program_with_symbols_and_without_malloc(self):
+        found = self.advices([self.program("bare")])
+        for verb in "heap", "pins", "leaks", "holders", "growth":
+            self.assertIn("'heapline pgfault -p", found[verb])
+            self.assertNotIn("'heapline record", found[verb])
 
     def test_musl(self):
         found = self.advices([self.program("waits_musl")])

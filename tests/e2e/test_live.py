@@ -253,8 +253,8 @@ class Text(LiveCase):
     def test_a_process_that_is_not_recorded_is_refused_with_what_works(self):
         result = self.live("-p", str(os.getpid()), "--once")
         self.assert_refused(result, "it is not being recorded")
-        # Where this user may not join it, it is traced, or recorded from its start.
-        self.assertRegex(result.stderr, f"'heapline (attach|stacks) -p {os.getpid()}'")
+        # Where this user may not join it, doctor names what works.
+        self.assertRegex(result.stderr, f"'heapline (attach|doctor) -p {os.getpid()}'")
 
     def test_a_file_of_another_tool_is_refused(self):
         with open(self.path("x.folded"), "w", encoding="ascii") as file:

@@ -124,7 +124,7 @@ static void the_file_of_a_program_is_searched_and_given_back(void **state)
 	fclose(self);
 	assert_in_range(builder.image.file_length, 1, capacity - 1);
 	struct hl_other_found found = hl_other_allocator_built_in(&builder.image.base);
-	assert_false(found.is_stripped);
+	assert_false(found.hides_functions);
 	image_release(&builder.image);
 	free(file);
 }

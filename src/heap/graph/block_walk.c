@@ -260,6 +260,8 @@ int hl_block_walk(const struct hl_block_walk *walk, struct hl_heap *heap,
 		if (tabled < 0 && tabled != -ENODATA && tabled != -ENOTSUP)
 			return hl_error_set(err, tabled, "%s",
 					    no_table.text[0] ? no_table.text : strerror(-tabled));
+		if (tabled < 0 && !is_walked && heap->hides_functions)
+			return hl_error_set(err, r, "%s", why.text);
 		if (tabled < 0 && !is_walked)
 			return hl_error_set(
 				err, r,

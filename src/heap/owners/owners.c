@@ -151,17 +151,16 @@ static int sizes_alone(pid_t pid, const struct hl_owners_settings *settings,
 	int r = hl_owners_walk(pid, settings, take_block, &counts, owners, &heap, err);
 	if (r == 0 && counts.count)
 		r = hl_owner_rows_add(&rows, "[unknown]", "[unknown]", &counts.counts[0]);
-	/* Nothing can be put into static programs, and once stripped none of their functions be
-	 * found. */
+	/* Nothing can be put into static programs; stripped, their functions are not found. */
 	if (r == 0)
 		r = hl_owners_note(
 			owners,
 			"callers are unknown: the process has neither a recorder nor the tags "
 			"library; 'heapline %s -p %d%s' %s%s",
-			heap->is_stripped ? "pgfault" : "attach", (int)heap->process.pid,
-			heap->is_stripped ? " 60" : "",
-			heap->is_stripped ? "shows what makes it grow"
-					  : "records who allocates from now on",
+			heap->hides_functions ? "pgfault" : "attach", (int)heap->process.pid,
+			heap->hides_functions ? " 60" : "",
+			heap->hides_functions ? "shows what makes it grow"
+					      : "records who allocates from now on",
 			strstr(heap->allocator, "static")
 				? ""
 				: "; started with 'heapline record' or 'heapline record --tags' it "

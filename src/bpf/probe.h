@@ -58,7 +58,7 @@ struct hl_probe_instruction {
 	bool may_precede; /* it may run before the probe */
 };
 
-/* The instruction at ${address} in ${code}. False where none begins. */
+/* The instruction at ${address} in ${code}. False where none begins; its bytes are then those to the next place where one may. */
 bool hl_probe_read(const uint8_t *code, size_t bytes, uint64_t address,
 		   struct hl_probe_instruction *ret_instruction);
 

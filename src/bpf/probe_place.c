@@ -2,8 +2,6 @@
 /* Chooses where in functions probes are set, by what a machine's instructions do; see probe.h. */
 #include "bpf/probe.h"
 
-#include "base/machine.h"
-
 /* How much code may come before the probe: a known free() has 48 bytes. */
 #define SKIPPED_BYTES_MAX 64
 
@@ -33,10 +31,9 @@ bool hl_probe_place_visit_branches(const uint8_t *code, size_t bytes,
 	struct hl_probe_instruction at;
 
 	for (size_t offset = 0; offset < bytes; offset += at.bytes) {
-		if (!hl_probe_read(code + offset, bytes - offset, offset, &at))
-			/* data in between, or the end is cut off */
-			at = (struct hl_probe_instruction){.bytes = HL_CODE_ALIGNMENT};
-		if (at.is_branch && visit((int64_t)at.target, context))
+		/* Else data in between, or the end is cut off. */
+		if (hl_probe_read(code + offset, bytes - offset, offset, &at) && at.is_branch &&
+		    visit((int64_t)at.target, context))
 			return true;
 	}
 	return false;

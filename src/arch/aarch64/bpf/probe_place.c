@@ -16,10 +16,10 @@ const uint8_t hl_probe_arguments[HL_PROBE_ARGUMENTS_MAX] = {0, 1, 2, 3};
 bool hl_probe_read(const uint8_t *code, size_t bytes, uint64_t address,
 		   struct hl_probe_instruction *ret_instruction)
 {
-	if (bytes < HL_WORD_BYTES)
-		return false;
 	*ret_instruction =
 		(struct hl_probe_instruction){.bytes = HL_WORD_BYTES, .is_emulated = true};
+	if (bytes < HL_WORD_BYTES)
+		return false;
 	ret_instruction->is_branch =
 		hl_branch_target(hl_word_at(code), address, &ret_instruction->target) &&
 		ret_instruction->target != address;

@@ -63,6 +63,7 @@ bool hl_probe_read(const uint8_t *code, size_t bytes, uint64_t address,
 {
 	struct hl_decoded instruction;
 
+	*ret_instruction = (struct hl_probe_instruction){.bytes = 1};
 	if (!hl_decode(code, bytes, address, &instruction))
 		return false;
 	*ret_instruction = (struct hl_probe_instruction){

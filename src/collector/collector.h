@@ -299,7 +299,7 @@ void hl_examinee_close(struct hl_examinee *examinee);
  */
 const char *hl_examine_allocator(const struct hl_examinee *program);
 
-/* The name of an allocator that a program without symbols has built in, none of whose functions it exports; NULL: not found. Neither
+/* The name of an allocator, or of a C library as such, that a program without symbols has built in, none of whose functions it exports; NULL: not found. Neither
  * record nor attach sees what it allocates. */
 const char *hl_examine_hidden_allocator(const struct hl_examinee *program);
 

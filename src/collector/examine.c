@@ -153,12 +153,45 @@ static struct hl_examined judge_static(Elf *elf)
 	return (struct hl_examined){.entered = "it is statically linked", .is_static = true};
 }
 
+/* Whether the name of a library that it is linked with begins with ${start}. */
+static bool needs_library(Elf *elf, const char *start)
+{
+	GElf_Shdr header;
+	GElf_Dyn entry;
+	Elf_Scn *section = hl_elf_find_section(elf, ".dynamic", &header);
+	Elf_Data *content = section ? elf_getdata(section, NULL) : NULL;
+
+	for (int i = 0; content && gelf_getdyn(content, i, &entry) && entry.d_tag != DT_NULL; i++) {
+		const char *name = entry.d_tag == DT_NEEDED
+					   ? elf_strptr(elf, header.sh_link, entry.d_un.d_val)
+					   : NULL;
+		if (name && strncmp(name, start, strlen(start)) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Whether the C library is a part of the program, which has a loader all the same, and no symbols lead to its functions. */
+static bool has_hidden_libc(Elf *elf)
+{
+	uint64_t address;
+
+	return hl_elf_loader(elf) && has_section(elf, ".dynamic") && !needs_library(elf, "") &&
+	       !hl_elf_find_symbol(elf, HL_ELF_SYMTAB | HL_ELF_DYNSYM, "malloc", &address);
+}
+
 static struct hl_examined judge_loader(Elf *elf)
 {
 	const char *loader = hl_elf_loader(elf);
 
 	if (!loader)
 		return judge_static(elf);
+	if (has_hidden_libc(elf))
+		return refuse(
+			"it is linked with no library and has no symbols, so its malloc is not "
+			"found",
+			"link it with libc.so, or leave its symbols in; while it runs "
+			"'heapline heap -p PID' reads its blocks");
 	if (strstr(loader, "ld-musl"))
 		return enter("it is linked with musl");
 	if (!hl_path_is_glibc_loader(loader))
@@ -197,23 +230,6 @@ static bool needs_asan(Elf *elf)
 static bool has_sanitizer(Elf *elf)
 {
 	return exports(elf, "malloc") && exports(elf, "sigaction") && exports(elf, "signal");
-}
-
-static bool needs_library(Elf *elf, const char *start)
-{
-	GElf_Shdr header;
-	GElf_Dyn entry;
-	Elf_Scn *section = hl_elf_find_section(elf, ".dynamic", &header);
-	Elf_Data *content = section ? elf_getdata(section, NULL) : NULL;
-
-	for (int i = 0; content && gelf_getdyn(content, i, &entry) && entry.d_tag != DT_NULL; i++) {
-		const char *name = entry.d_tag == DT_NEEDED
-					   ? elf_strptr(elf, header.sh_link, entry.d_un.d_val)
-					   : NULL;
-		if (name && strncmp(name, start, strlen(start)) == 0)
-			return true;
-	}
-	return false;
 }
 
 /* An allocator of a guest that is in it, or in a library that it is linked with. */
@@ -390,7 +406,7 @@ const char *hl_examine_hidden_allocator(const struct hl_examinee *program)
 				return NULL; /* a program with texts of several looks for them, as heapline does */
 			name = hl_allocator_traits[i].name;
 		}
-	return name;
+	return name || !has_hidden_libc(elf) ? name : "a C library";
 }
 
 /* The recorder that is preloaded, once ${called} looks like a function of an allocator. */

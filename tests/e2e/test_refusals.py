@@ -152,6 +152,29 @@ class Programs(Refusals):
     def test_a_static_program_without_symbols_is_not_recorded(self):
         self.assert_not_recorded([harness.program("waits_static_stripped")], "no symbols")
 
+    def hidden_libc(self):
+        """A program that has musl's libc.a inside, no symbols, and a loader that it has no use for."""
+        source = self.path("inside.c")
+        with open(source, "w", encoding="ascii") as file:
+            file.write("#include <stdio.h>\n#include <stdlib.h>\nint main(void)\n"
+                       "{ puts(malloc(100) ? \"ready\" : \"\"); fflush(stdout); return getchar() != EOF; }\n")
+        subprocess.run([harness.need("musl-gcc"), "-pie", "-fPIE", "-s", "-Wl,-Bstatic", source,
+                        "-o", self.path("inside")], check=True)
+        return self.path("inside")
+
+    def test_a_program_without_symbols_that_has_its_libc_inside_is_not_recorded(self):
+        self.assert_not_recorded([self.hidden_libc()], "linked with no library and has no symbols")
+
+    def test_attach_warns_of_a_program_that_has_its_libc_inside(self):
+        with harness.Waiting([self.hidden_libc()]) as process:
+            pid = str(process.pid)
+            result = harness.run([harness.HEAPLINE, "attach", "-p", pid, "-d", "1", "-o",
+                                  self.path("inside.hl")])
+            heap = harness.run([harness.HEAPLINE, "heap", "-p", pid])
+        self.assertIn("has a C library built in, none of whose functions it names", result.stderr)
+        self.assertIn("heapline heap -p PID", result.stderr)
+        self.assertIn("musl's mallocng", heap.stdout)
+
     def test_a_program_of_32_bits_is_not_recorded(self):
         self.assert_not_recorded([harness.program("hello_32")], "32|x86-64|machine")
 

@@ -257,6 +257,33 @@ static void instructions_say_what_functions_do(void **state)
 	assert_int_equal(part.start, 24);
 }
 
+/* What GNU ld writes with -z lazy or now, -z force-bti and -z pac-plt. */
+static void stubs_and_beginnings_of_functions_have_no_frame(void **state)
+{
+	static const uint32_t stubs[] = {
+		/* the first one, which stores two registers */
+		0xd503245f, 0xa9bf7bf0, 0xf00000f0, 0xf947fe11, 0x913fe210, 0xd61f0220, 0xd503201f,
+		0xd503201f,
+		/* 8: plain */
+		0x90000110, 0xf9400211, 0x91000210, 0xd61f0220,
+		/* 12: that signs */
+		0x90000110, 0xf9400611, 0x91002210, 0xd503219f, 0xd61f0220, 0xd503201f,
+		/* 18: that begins with bti c */
+		0xd503245f, 0x90000110, 0xf9400a11, 0x91004210, 0xd61f0220, 0xd503201f};
+	/* bti c; mov x0, x1; stp x29, x30, [sp, #-16]!; mov x29, sp */
+	static const uint32_t function[] = {0,		0xd503201f, 0xd503201f, 0xd503201f,
+					    0xd503245f, 0xaa0103e0, 0xa9bf7bfd, 0x910003fd};
+
+	(void)state;
+	for (size_t i = 4; i < HL_COUNT_OF(stubs) - 1; i++)
+		if (hl_arch_has_no_frame((uint64_t)&stubs[i]) != (i >= 8 && i != 17))
+			fail_msg("word %zu of the stubs", i);
+	assert_false(hl_arch_has_no_frame((uint64_t)&stubs[9] + 1));
+	assert_true(hl_arch_has_no_frame((uint64_t)&function[5]));
+	assert_true(hl_arch_has_no_frame((uint64_t)&function[6]));
+	assert_false(hl_arch_has_no_frame((uint64_t)&function[7]));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -271,6 +298,7 @@ int main(void)
 		cmocka_unit_test(steps_through_a_signal_into_a_function_without_a_frame),
 		cmocka_unit_test(trampolines_of_signals_are_known),
 		cmocka_unit_test(instructions_say_what_functions_do),
+		cmocka_unit_test(stubs_and_beginnings_of_functions_have_no_frame),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

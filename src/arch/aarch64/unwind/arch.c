@@ -64,15 +64,19 @@ HL_READS_STACK bool hl_arch_returns_from_signal(uint64_t address)
 
 #define PACIASP UINT32_C(0xd503233f)
 
-/* Of "[bti c;] adrp x16; ldr x17, [x16, #N]; add x16, x16, #N; br x17" each. Not the first stub, which has stored two registers before
+#define BR_X17	  UINT32_C(0xd61f0220)
+#define AUTIA1716 UINT32_C(0xd503219f)
+
+/* Of "[bti c;] adrp x16; ldr x17, [x16, #N]; add x16, x16, #N; [autia1716;] br x17" each. Not the first stub, which has stored two registers before
  * ("stp x16, x30, [sp, #-16]!"). */
 HL_READS_STACK static bool is_in_stub(const uint32_t *code)
 {
 	code += *code == HL_BTI_C;
-	for (unsigned i = 0; i < 4; i++, code--)
+	for (unsigned i = 0; i < 5; i++, code--)
 		if ((code[0] & 0x9f00001f) == 0x90000010)
 			return code[-1] != 0xa9bf7bf0 && (code[1] & 0xffc003ff) == 0xf9400211 &&
-			       (code[2] & 0xffc003ff) == 0x91000210 && code[3] == 0xd61f0220;
+			       (code[2] & 0xffc003ff) == 0x91000210 &&
+			       code[3 + (code[3] == AUTIA1716)] == BR_X17;
 	return false;
 }
 

@@ -441,13 +441,14 @@ static int restore_objects(struct hl_attach *attach, uint64_t deadline_ns, bool 
 	return 0;
 }
 
-/* Whether the thread has loaded the address of a hook of objects, and is about to call it. In a system call nobody is. */
+/* Whether the thread has loaded the address of a hook of objects, and is about to call it. In a system call, of which the kernel says so, nobody is. */
 static bool will_call_hook(const struct hl_attached *attached,
 			   const struct hl_remote_thread *thread)
 {
 	uint64_t registers[sizeof(thread->registers) / 8];
 
-	if (!attached->object_real[0] || hl_thread_registers_in_call(&thread->registers))
+	if (!attached->object_real[0] || (hl_thread_registers_in_call(&thread->registers) &&
+					  hl_thread_registers_call(&thread->registers) >= 0))
 		return false;
 	memcpy(registers, &thread->registers, sizeof(registers));
 	for (size_t i = 0; i < HL_COUNT_OF(registers); i++)

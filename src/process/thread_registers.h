@@ -25,7 +25,7 @@ static inline uint64_t *hl_thread_registers_result(struct hl_thread_registers *r
 	return (uint64_t *)&registers->HL_REGISTER_RESULT;
 }
 
-/* The system call that it makes, or has made last; -1: it makes none, where the kernel says so. */
+/* The number of the system call that it makes. Where it makes none, negative; on some machines any: see hl_thread_registers_in_call(). */
 static inline int64_t hl_thread_registers_call(const struct hl_thread_registers *registers)
 {
 	return (int64_t)registers->HL_REGISTER_CALL;

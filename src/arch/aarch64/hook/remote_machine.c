@@ -5,7 +5,6 @@
 #include <asm/ptrace.h>
 #include <asm/sigcontext.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 
 #define STATE_BRANCH UINT64_C(0xc00) /* the last branch wants a landing pad */

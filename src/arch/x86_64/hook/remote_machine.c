@@ -7,7 +7,6 @@
 #include <cpuid.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <ucontext.h>
 
 #define EFLAGS_TRAP 0x100u

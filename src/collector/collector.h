@@ -268,7 +268,7 @@ struct hl_examined {
 	const char *entered;
 	bool is_static; /* preloading does nothing to it, and may be left for its children */
 	bool at_entry;	/* as it begins: once its libraries are loaded */
-	const struct hl_pool_traits *pool; /* it has, for which that is so, too; or NULL */
+	const struct hl_pool_traits *pool; /* of its pools, for which it must be so, too; or NULL */
 	/* What it allocates is seen only where the recorder is brought in, as at its entry; or NULL. */
 	const struct hl_guest_allocator *guest_allocator;
 };

@@ -66,11 +66,11 @@ static struct progress progress_of(const struct reading *reading, const struct h
 	const struct hl_region_thread *threads =
 		(const void *)((const char *)view->base +
 			       view->layout->areas[HL_AREA_THREADS].offset);
+	struct progress now = {.head = atomic_load_explicit(&ring->head, memory_order_acquire)};
 
-	return (struct progress){
-		atomic_load_explicit(&ring->head, memory_order_acquire),
-		__atomic_load_n(&threads[reading->thread].lost_log_events, __ATOMIC_ACQUIRE),
-	};
+	/* After the head: C does not order the members of an initializer. */
+	now.lost = __atomic_load_n(&threads[reading->thread].lost_log_events, __ATOMIC_ACQUIRE);
+	return now;
 }
 
 /* Copies ${cell} between two events of its thread; returns where the ring was then. The thread sanitizer

@@ -14,8 +14,8 @@
 #define HL_PTHREAD_ABOVE_MAX (UINT64_C(1) << 20) /* from there to the end of the thread's stack */
 
 /* From the thread pointer on. */
-#define HL_THREAD_STRUCT_END   16u /* of what is not thread-local storage */
-#define HL_THREAD_TLS_IS_ABOVE true
+#define HL_THREAD_STRUCT_END   16u  /* of what is not thread-local storage */
+#define HL_THREAD_TLS_IS_ABOVE true /* static thread-local storage; else below */
 #define HL_THREAD_OWN_BYTES    32768u /* all that is the thread's, mostly: with thread-local storage */
 
 enum {

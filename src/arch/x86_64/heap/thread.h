@@ -15,7 +15,7 @@
 /* From the thread pointer on. */
 #define HL_THREAD_STRUCT_END \
 	2560u /* struct pthread has 2,368 in glibc 2.36; a mapping of the program's may come next */
-#define HL_THREAD_TLS_IS_ABOVE false
+#define HL_THREAD_TLS_IS_ABOVE false /* static thread-local storage; else below */
 #define HL_THREAD_OWN_BYTES    4096u /* all that is the thread's, at most */
 
 /* Whether ${words} at ${address} can be struct pthread. */

@@ -21,7 +21,7 @@
 #define CPU_SECONDS_DEFAULT 30u
 #define MEMORY_DEFAULT	    (UINT64_C(1) << 30)
 #define OUTPUT_DEFAULT	    (UINT64_C(64) << 20)
-#define GRACE_NS	    (10 * HL_NS_PER_SECOND) /* to leave a process that it has entered */
+#define GRACE_NS	    (60 * HL_NS_PER_SECOND) /* to leave a process that it has entered */
 #define GRACE_CPU_SECONDS   10u			    /* the same, of processor time, after SIGXCPU */
 #define ARGUMENTS_MAX	    64u
 #define EXIT_USAGE	    2

@@ -26,7 +26,7 @@ int hl_ask_start(char *const *arguments, int out, int complaints, int death_sign
 		 const struct hl_ask_bounds *bounds, pid_t *ret_pid);
 
 /*
- * Sends ${signal} to a child that was started so, and SIGKILL if it has not ended 10 s later. Its status as wait() gives it, or a negative errno;
+ * Sends ${signal} to a child that was started so, and SIGKILL if it has not ended 60 s later. Its status as wait() gives it, or a negative errno;
  * ${ret_cpu_ns}: the processor time that it has used.
  */
 int hl_ask_end(pid_t pid, int signal, uint64_t *ret_cpu_ns);

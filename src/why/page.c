@@ -39,9 +39,9 @@ static const char *how_it_was_seen(const struct hl_why *why)
 			return !why->done[i].wall_ns ? "it could not be entered"
 			       : why->done[i].has_failed
 				       ? (why->done[i].stays
-						  ? "it was entered, and the recorder could not be "
-						    "taken out: 'heapline attach' on it once more "
-						    "does that"
+						  ? "it was entered, and the recorder may be in "
+						    "it still: 'heapline attach' on it once more "
+						    "takes it out"
 					  : why->done[i].has_entered
 						  ? "it was entered, and left as it was; the "
 						    "recording is not whole, as 'not seen' says"

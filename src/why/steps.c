@@ -20,6 +20,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
+#include <sys/wait.h>
 
 #define STEP_SECONDS	30u /* of a verb that only reads */
 #define STEP_CPU	20u
@@ -384,7 +385,7 @@ static void leave(struct hl_why *why, pid_t child, int complaints, struct hl_why
 	}
 	done->has_failed = status != 0;
 	done->has_entered = has_left;
-	done->stays = strstr(said, STAYS_MARK);
+	done->stays = strstr(said, STAYS_MARK) || (status > 0 && WIFSIGNALED(status)); /* killed */
 	if (status)
 		add_unseen(why, "'heapline attach': %s", sentence ? sentence : "it failed");
 }

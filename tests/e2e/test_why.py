@@ -576,6 +576,24 @@ class Why(harness.TestCase):
             self.assertNotIn("not seen    'heapline attach'", said)
         self.assertEqual(run([HEAPLINE, "why", "-p", "1", "--cgroup", "/"]).status, 2)
 
+    def test_a_recorder_that_may_be_left_behind_is_said(self):
+        program = self.start(self.compile("cache"))
+
+        def recorder():
+            with open(f"/proc/{program.pid}/maps", encoding="utf-8", errors="replace") as maps:
+                return "memfd:heapline" in maps.read()
+        asked = subprocess.Popen([HEAPLINE, "why", "-p", str(program.pid), "--for", "6", "--json"], text=True, stdout=subprocess.PIPE,
+                                 stderr=subprocess.DEVNULL)
+        self.addCleanup(self.end, asked)
+        harness.wait_until(recorder, "the recorder in the program")
+        with open(f"/proc/{asked.pid}/task/{asked.pid}/children", encoding="ascii") as children:
+            attach, = map(int, children.read().split())
+        os.kill(attach, signal.SIGKILL)
+        page = json.loads(asked.communicate(timeout=harness.TIMEOUT_S)[0])
+        self.assertIn("the recorder may be in it still: 'heapline attach' on it once more takes it out", page["done_to_process"])
+        self.assertEqual(run([HEAPLINE, "attach", "-p", str(program.pid), "-d", "1", "-o", self.path("again.hl")]).status, 0)
+        self.assertFalse(recorder())
+
     def test_a_full_disk_does_not_keep_it_from_entering(self):
         harness.need_root()
         program, disk = self.start(self.compile("leak")), self.path("disk")

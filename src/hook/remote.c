@@ -422,7 +422,8 @@ static int try_each(struct hl_remote *remote, struct hl_error *err)
 			r = hl_remote_call_begin(remote, thread);
 		if (r == 0)
 			return 0;
-		reason = r;
+		if (r != -ENOTSUP || reason == -ESRCH) /* another may do at the next try */
+			reason = r;
 		hl_remote_continue(remote);
 	}
 	return reason;
@@ -440,12 +441,14 @@ int hl_remote_stop_one(struct hl_remote *remote, struct hl_error *err)
 	if (r == 0)
 		return 0;
 	hl_remote_continue(remote);
-	if (r == -ESRCH)
-		return refuse_ended(remote, err);
-	if (r == -EAGAIN)
-		return hl_remote_refuse_late(remote, remote->pid, err);
+	if (r == -ESRCH || r == -EAGAIN)
+		return r == -ESRCH ? refuse_ended(remote, err)
+				   : hl_remote_refuse_late(remote, remote->pid, err);
+	const char *reason = r == -EINPROGRESS ? "some are in SME's streaming mode; try again"
+			     : r == -ENOTSUP   ? "they have shadow stacks; use 'heapline record'"
+					       : strerror(-r);
 	return hl_error_set(err, r, "cannot enter process '%d': no thread of it can make calls: %s",
-			    remote->pid, r == -EINPROGRESS ? HL_KEEPS_NO_STATE : strerror(-r));
+			    remote->pid, reason);
 }
 
 /* ---- all threads ---- */

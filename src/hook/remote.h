@@ -78,7 +78,7 @@ bool hl_remote_write(const struct hl_remote *remote, uint64_t address, const voi
 /* ---- one thread, for remote calls ---- */
 
 /* Stops a thread that can make remote calls, the main thread if possible. 0; -ESRCH when the process
- * has ended; -EAGAIN when none stopped in time; -EBUSY when another tracer has it. */
+ * has ended; -EAGAIN when none stopped in time; -EBUSY when another tracer has it; -ENOTSUP: all have shadow stacks. */
 int hl_remote_stop_one(struct hl_remote *remote, struct hl_error *err);
 
 /*
@@ -311,9 +311,9 @@ uint64_t hl_remote_make_frame(const struct hl_remote *remote,
 			      const struct hl_thread_registers *registers, uint64_t top,
 			      uint8_t *bytes, uint64_t *ret_start);
 
-/* Whether the stopped thread keeps its state through a call: not in the streaming mode of SME, which a system call ends, nor with a
- * shadow stack, or guarded control stack: heapline's death would end the program, as what a call returns to is not in it. */
-bool hl_remote_keeps_state(pid_t tid);
+/* Whether the stopped thread can make calls. 0; -EINPROGRESS in the streaming mode of SME, which a system call ends; -ENOTSUP with a
+ * shadow, or guarded control, stack: what a call returns to is not in it, and heapline's death would end the program. */
+int hl_remote_check_state(pid_t tid);
 
 /* Sets ${registers}, those of a thread with that frame, so that it goes on at ${pc}: a function, which returns to the frame, or
  * one of the gadgets. */

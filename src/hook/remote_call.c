@@ -330,8 +330,7 @@ static int find_place(struct hl_remote *remote, struct hl_remote_thread *thread)
 
 int hl_remote_call_begin(struct hl_remote *remote, struct hl_remote_thread *thread)
 {
-	int r = hl_remote_keeps_state(thread->tid) ? look_for_filter(remote, thread->tid)
-						   : -EINPROGRESS;
+	int r = hl_remote_check_state(thread->tid) ?: look_for_filter(remote, thread->tid);
 
 	if (r == 0 && !remote->maps.count)
 		r = hl_maps_read(remote->pid, &remote->maps, NULL);

@@ -387,6 +387,35 @@ static int exit_soon(_Atomic long *shared)
 	return 42;
 }
 
+int __real_hl_remote_check_state(pid_t tid);
+int __wrap_hl_remote_check_state(pid_t tid);
+static int refusals, refusal, looks;
+
+int __wrap_hl_remote_check_state(pid_t tid)
+{
+	return looks++ < refusals ? refusal : __real_hl_remote_check_state(tid);
+}
+
+static void a_thread_with_a_shadow_stack_is_stopped_once(void **state)
+{
+	struct hl_error err = {0};
+
+	(void)state;
+	pid_t pid = start_resting();
+	struct hl_remote *remote = enter(pid);
+	refusals = INT32_MAX, refusal = -ENOTSUP, looks = 0;
+	assert_int_equal(hl_remote_stop_one(remote, &err), -ENOTSUP);
+	assert_non_null(strstr(err.text, "shadow stacks"));
+	assert_int_equal(looks, 1);
+	refusals = 2, refusal = -EINPROGRESS, looks = 0; /* streaming mode ends */
+	assert_int_equal(hl_remote_stop_one(remote, NULL), 0);
+	assert_int_equal(looks, 3);
+	refusals = 0;
+	hl_remote_continue(remote);
+	hl_remote_free(remote);
+	target_kill(pid);
+}
+
 static void the_end_of_a_process_is_noticed(void **state)
 {
 	struct hl_error err = {0};
@@ -611,6 +640,7 @@ int main(void)
 		cmocka_unit_test(functions_that_crash_are_ended),
 		cmocka_unit_test(signals_are_received_once_and_in_order),
 		cmocka_unit_test(stops_by_signal_are_kept),
+		cmocka_unit_test(a_thread_with_a_shadow_stack_is_stopped_once),
 		cmocka_unit_test(the_end_of_a_process_is_noticed),
 		cmocka_unit_test(another_program_is_not_touched),
 		cmocka_unit_test(stacks_of_coroutines_are_not_used),

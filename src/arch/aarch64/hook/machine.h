@@ -15,7 +15,6 @@
 #define HL_VECTOR_SETS NT_ARM_SVE, NT_PRFPREG
 /* A system call clears what SVE has beyond V0 to V31: Documentation/arch/arm64/sve.rst. */
 #define HL_CALLS_KEEP_VECTORS false
-#define HL_KEEPS_NO_STATE     "they have guarded stacks, or use SME's streaming mode; try again"
 /* The vector registers lie in it. */
 #define HL_REMOTE_FRAME_BYTES (128 + sizeof(ucontext_t) + 16)
 

@@ -4,6 +4,7 @@
 
 #include <asm/ptrace.h>
 #include <asm/sigcontext.h>
+#include <errno.h>
 #include <string.h>
 #include <sys/uio.h>
 
@@ -86,7 +87,7 @@ uint64_t hl_remote_make_frame(const struct hl_remote *remote,
 
 /* ---- calls ---- */
 
-bool hl_remote_keeps_state(pid_t tid)
+int hl_remote_check_state(pid_t tid)
 {
 	enum { STREAMING_REGISTERS = 0x40b, GUARDED_STACK = 0x410 }; /* NT_ARM_SSVE, NT_ARM_GCS */
 	uint64_t guarded[3] = {0}; /* struct user_gcs: PR_SHADOW_STACK_ENABLE is in the first */
@@ -95,7 +96,8 @@ bool hl_remote_keeps_state(pid_t tid)
 
 	hl_remote_trace(PTRACE_GETREGSET, tid, GUARDED_STACK, &stack);
 	hl_remote_trace(PTRACE_GETREGSET, tid, STREAMING_REGISTERS, &part);
-	return !(guarded[0] & 1) && (header.flags & SVE_PT_REGS_MASK) != SVE_PT_REGS_SVE;
+	bool is_streaming = (header.flags & SVE_PT_REGS_MASK) == SVE_PT_REGS_SVE;
+	return guarded[0] & 1 ? -ENOTSUP : is_streaming ? -EINPROGRESS : 0;
 }
 
 void hl_remote_begin(struct hl_thread_registers *registers, const struct hl_gadgets *gadgets,

@@ -18,7 +18,6 @@
 #define HL_VECTOR_SETS NT_X86_XSTATE
 /* Whether a system call leaves vector registers as they were. */
 #define HL_CALLS_KEEP_VECTORS true
-#define HL_KEEPS_NO_STATE     "they have shadow stacks; start it by 'heapline record'"
 /* What a frame has beside the vector registers, with room to align both parts. */
 #define HL_REMOTE_FRAME_BYTES (2 * sizeof(uint64_t) + sizeof(ucontext_t) + 128)
 

@@ -5,6 +5,7 @@
 #include "process/process.h"
 
 #include <cpuid.h>
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <ucontext.h>
@@ -133,12 +134,12 @@ uint64_t hl_remote_make_frame(const struct hl_remote *remote,
 /* ---- calls ---- */
 
 /* PTRACE_GETREGSET would have Linux 6.6 to 6.12 log a warning for threads without a shadow stack. */
-bool hl_remote_keeps_state(pid_t tid)
+int hl_remote_check_state(pid_t tid)
 {
 	char status[8192];
 
-	return hl_proc_read_status(tid, status, sizeof(status)) < 0 ||
-	       !strstr(status, "\nx86_Thread_features:\tshstk");
+	bool is_read = hl_proc_read_status(tid, status, sizeof(status)) > 0;
+	return is_read && strstr(status, "\nx86_Thread_features:\tshstk") ? -ENOTSUP : 0;
 }
 
 /* Below the frame lie the gadgets that a system call, and a function, return to. */

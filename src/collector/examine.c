@@ -119,7 +119,20 @@ static bool has_section(Elf *elf, const char *name)
 	return hl_elf_find_section(elf, name, &header);
 }
 
-/* Static programs whose functions of the malloc family are not found. */
+static bool has_malloc(Elf *elf)
+{
+	uint64_t address;
+
+	return hl_elf_find_symbol(elf, HL_ELF_SYMTAB | HL_ELF_DYNSYM, "malloc", &address);
+}
+
+/* Whether it has a section of Go or Free Pascal, whose runtimes call no malloc. */
+static bool has_other_runtime(Elf *elf)
+{
+	return has_section(elf, ".go.buildinfo") || has_section(elf, ".fpcdata");
+}
+
+/* Programs linked with no library whose functions of the malloc family are not found. */
 static struct hl_examined refuse_static(Elf *elf)
 {
 	if (has_section(elf, ".go.buildinfo"))
@@ -133,9 +146,10 @@ static struct hl_examined refuse_static(Elf *elf)
 			"build it with 'uses cmem' as the first unit of the program; while it "
 			"runs 'heapline pgfault -p PID' traces its pages");
 	if (has_section(elf, ".symtab"))
-		return refuse("it is statically linked, and none of its functions is called malloc",
-			      "record its own while it runs: 'heapline attach -p PID --hook "
-			      "malloc=FUNCTION(size=1)'");
+		return refuse(
+			"it is linked with no library, and none of its functions is called malloc",
+			"record its own while it runs: 'heapline attach -p PID --hook "
+			"malloc=FUNCTION(size=1)'");
 	return refuse("it is statically linked and has no symbols, so its malloc is not found",
 		      "link it dynamically, or leave its symbols in; while it runs "
 		      "'heapline pgfault -p PID' traces its pages");
@@ -148,36 +162,16 @@ static struct hl_examined judge_static(Elf *elf)
 	/* glibc's loader, executed itself, preloads into the program that it loads. */
 	if (hl_elf_find_symbol(elf, HL_ELF_DYNSYM, "_rtld_global", &address))
 		return refuse(NULL, NULL);
-	if (!hl_elf_find_symbol(elf, HL_ELF_SYMTAB | HL_ELF_DYNSYM, "malloc", &address))
+	if (!has_malloc(elf))
 		return refuse_static(elf);
 	return (struct hl_examined){.entered = "it is statically linked", .is_static = true};
-}
-
-/* Whether the name of a library that it is linked with begins with ${start}. */
-static bool needs_library(Elf *elf, const char *start)
-{
-	GElf_Shdr header;
-	GElf_Dyn entry;
-	Elf_Scn *section = hl_elf_find_section(elf, ".dynamic", &header);
-	Elf_Data *content = section ? elf_getdata(section, NULL) : NULL;
-
-	for (int i = 0; content && gelf_getdyn(content, i, &entry) && entry.d_tag != DT_NULL; i++) {
-		const char *name = entry.d_tag == DT_NEEDED
-					   ? elf_strptr(elf, header.sh_link, entry.d_un.d_val)
-					   : NULL;
-		if (name && strncmp(name, start, strlen(start)) == 0)
-			return true;
-	}
-	return false;
 }
 
 /* Whether the C library is a part of the program, which has a loader all the same, and no symbols lead to its functions. */
 static bool has_hidden_libc(Elf *elf)
 {
-	uint64_t address;
-
-	return hl_elf_loader(elf) && has_section(elf, ".dynamic") && !needs_library(elf, "") &&
-	       !hl_elf_find_symbol(elf, HL_ELF_SYMTAB | HL_ELF_DYNSYM, "malloc", &address);
+	return hl_elf_loader(elf) && hl_elf_is_alone(elf) && !has_other_runtime(elf) &&
+	       !has_section(elf, ".symtab") && !has_malloc(elf);
 }
 
 static struct hl_examined judge_loader(Elf *elf)
@@ -190,8 +184,10 @@ static struct hl_examined judge_loader(Elf *elf)
 		return refuse(
 			"it is linked with no library and has no symbols, so its malloc is not "
 			"found",
-			"link it with libc.so, or leave its symbols in; while it runs "
+			"link it with libc.so; while it runs "
 			"'heapline heap -p PID' reads its blocks");
+	if (hl_elf_is_alone(elf) && !has_malloc(elf))
+		return refuse_static(elf);
 	if (strstr(loader, "ld-musl"))
 		return enter("it is linked with musl");
 	if (!hl_path_is_glibc_loader(loader))
@@ -241,7 +237,7 @@ static const struct hl_guest_allocator *find_guest_allocator(Elf *elf)
 		while (allocator && hl_elf_symbols_next(&exported))
 			if (strcmp(exported.name, allocator->exported) == 0)
 				return allocator;
-		if (allocator && needs_library(elf, allocator->library))
+		if (allocator && hl_elf_needs(elf, allocator->library))
 			return allocator;
 	}
 	return NULL;
@@ -290,7 +286,7 @@ static struct hl_examined judge_elf(const char *path, Elf *elf)
 	/* No library that is preloaded has functions of rules. */
 	for (size_t i = 0; i < hl_pool_count; i++)
 		if (exports(elf, hl_pool_traits[i].exported) ||
-		    needs_library(elf, hl_pool_traits[i].library))
+		    hl_elf_needs(elf, hl_pool_traits[i].library))
 			loader.pool = &hl_pool_traits[i];
 	if (!has_allocator_beside_malloc(elf))
 		return loader;

@@ -103,6 +103,31 @@ static Elf_Data *data_at(Elf *elf, uint64_t address, uint64_t bytes, Elf_Type ty
 	return NULL;
 }
 
+bool hl_elf_needs(Elf *elf, const char *start)
+{
+	GElf_Shdr header;
+	GElf_Dyn entry;
+	Elf_Scn *section = hl_elf_find_section(elf, ".dynamic", &header);
+	Elf_Data *content = section ? elf_getdata(section, NULL) : NULL;
+
+	for (int i = 0; content && gelf_getdyn(content, i, &entry) && entry.d_tag != DT_NULL; i++) {
+		const char *name = entry.d_tag == DT_NEEDED
+					   ? elf_strptr(elf, header.sh_link, entry.d_un.d_val)
+					   : NULL;
+		if (name && strncmp(name, start, strlen(start)) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool hl_elf_is_alone(Elf *elf)
+{
+	GElf_Shdr header;
+
+	return !hl_elf_loader(elf) ||
+	       (hl_elf_find_section(elf, ".dynamic", &header) && !hl_elf_needs(elf, ""));
+}
+
 /* How many symbols a DT_GNU_HASH leads to: the last chain ends with an odd word. */
 static uint64_t count_by_gnu_hash(Elf *elf, uint64_t address)
 {

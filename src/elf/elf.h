@@ -43,6 +43,12 @@ bool hl_elf_address(Elf *elf, uint64_t offset, bool is_code, uint64_t *ret_addre
  * program is static. Valid as long as the file is open. */
 const char *hl_elf_loader(Elf *elf);
 
+/* Whether the name of a library that it is linked with begins with ${start}. */
+bool hl_elf_needs(Elf *elf, const char *start);
+
+/* Whether it is linked with no library: it is static, or names a loader though it needs none, as Go's programs of -buildmode=pie. */
+bool hl_elf_is_alone(Elf *elf);
+
 /* ---- symbols ---- */
 
 enum hl_elf_table {

@@ -60,7 +60,7 @@ struct hl_other_found hl_other_allocator_built_in(struct hl_memory *memory)
 			found.allocator = &hl_allocator_traits[i];
 	}
 	uint64_t address;
-	if (!found.allocator && !hl_elf_loader(elf) &&
+	if (!found.allocator && hl_elf_is_alone(elf) &&
 	    !hl_elf_find_symbol(elf, HL_ELF_SYMTAB | HL_ELF_DYNSYM, "malloc", &address))
 		found.hides_functions = true;
 	return found;

@@ -12,7 +12,7 @@
 struct hl_other_found {
 	const struct hl_allocator_traits *allocator; /* NULL if there is none */
 	bool is_built_in;			     /* into the program; else it is a library */
-	bool hides_functions; /* the program has no symbols, or is static and has no malloc */
+	bool hides_functions; /* the program has no symbols, or is linked with no library and has no malloc */
 };
 
 /* The allocator that is mapped as a library, if any. */

@@ -536,12 +536,12 @@ static int refuse(const struct hl_objects *objects, struct hl_error *err)
 	const struct hl_object *program = &objects->objects[0];
 	const char *name = hl_path_basename(program->map->path);
 
-	if (is_loading(objects->maps))
+	if (!program->is_alone && is_loading(objects->maps))
 		return hl_error_set(err, -ENOENT,
 				    "cannot find malloc and free in process '%d': '%s' has not "
 				    "loaded its libraries yet; try again",
 				    (int)objects->pid, name);
-	if (!program->has_loader && !program->has_symbols)
+	if (program->is_alone && !program->has_symbols)
 		return hl_error_set(err, -ENOENT,
 				    "cannot find malloc and free in process '%d': '%s' is static "
 				    "and stripped; install its separate debug file, run a build "

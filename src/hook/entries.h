@@ -220,6 +220,7 @@ struct hl_object {
 	uint64_t entry;
 	uint64_t code_start, code_end;	  /* where its code was mapped */
 	bool has_loader;		  /* it asks for a dynamic loader */
+	bool is_alone;			  /* hl_elf_is_alone() */
 	bool has_symbols;		  /* any that are not exported */
 	uint64_t annotated_word;	  /* of heapline.h, in the process; 0: it has none */
 	uint64_t word_addend;		  /* of the relocation of that; 0: it has none */

@@ -266,6 +266,7 @@ static void read_headers(struct hl_object *object, Elf *elf)
 		object->headers = address + object->bias;
 		object->header_count = header.e_phnum;
 	}
+	object->is_alone = hl_elf_is_alone(elf);
 	for (int i = 0; gelf_getphdr(elf, i, &segment); i++) {
 		if (segment.p_type == PT_DYNAMIC)
 			object->dynamic = segment.p_vaddr + object->bias;

@@ -52,7 +52,7 @@ struct hl_answer {
 
 /*
  * Runs a verb until it ends, and reads its answer. 0 where it ended with status 0, or wrote a whole document (some verbs do so with status 3).
- * Else a negative errno with a sentence: -ETIMEDOUT and -ECANCELED (by stop_fd): it got SIGTERM, and SIGKILL 10 s later if that did not do;
+ * Else a negative errno with a sentence: -ETIMEDOUT and -ECANCELED (by stop_fd): it got SIGTERM, and SIGKILL 60 s later if that did not do;
  * -EINVAL: a usage error; -EFBIG: too large an answer; -EIO: it failed, and the sentence is its own. ${ret_answer} is filled in in any case. Ends
  * its own child only. Thread-safe; the child ends with the thread.
  */

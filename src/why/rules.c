@@ -511,10 +511,10 @@ static void add_evidence(struct hl_why *why)
 	if (facts->unscanned)
 		snprintf(error, sizeof(error), "%s could not be read", BYTES(facts->unscanned));
 	add_pair(why, "as the kernel counts", "RSS", &facts->rss);
-	if (facts->has_heap && !strcmp(facts->kind, "unknown"))
+	if (facts->has_heap && !facts->unscanned && !strcmp(facts->kind, "unknown"))
 		add(why, "how much of it is live is not known", "the allocator has %s",
 		    BYTES(facts->heap_bytes));
-	else if (facts->has_heap) {
+	else if (facts->has_heap && (facts->live.before || facts->live.after)) {
 		add_pair(why, error, "live blocks", &facts->live);
 		add(why, error, "free in RAM %s -> %s: %s returnable, %s pinned",
 		    BYTES(facts->free.before), BYTES(facts->free.after),

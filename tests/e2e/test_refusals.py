@@ -141,6 +141,26 @@ class Programs(Refusals):
             self.assertIn("/debug/pprof/heap", said)
             self.assertNotIn("symbols", said)
 
+    def test_a_go_program_that_names_a_loader_is_told_the_same(self):
+        """-buildmode=pie: it is linked with no library all the same, and has symbols or none."""
+        go = harness.need("go")
+        with open(self.path("main.go"), "w", encoding="ascii") as file:
+            file.write("package main\nimport \"syscall\"\nfunc main() { syscall.Write(1, []byte(\"ready\\n\")); syscall.Read(0, make([]byte, 1)) }\n")
+        for flags in "", "-s":
+            program = self.path("program" + flags)
+            built = harness.run([go, "build", "-buildmode=pie", "-ldflags", flags, "-o", program, self.path("main.go")],
+                                env={"GOCACHE": os.environ.get("GOCACHE", self.path("cache")), "PATH": os.environ["PATH"],
+                                     "GO111MODULE": "off", "CGO_ENABLED": "0"})
+            self.assertEqual(built.status, 0, built.stderr)
+            self.assert_not_recorded([program], "it is a Go program without C code")
+            with harness.Waiting([program]) as process:
+                pid = str(process.pid)
+                attach = harness.run([harness.HEAPLINE, "attach", "-p", pid, "-d", "1", "-o", self.path("go.hl")])
+                why = harness.run([harness.HEAPLINE, "why", "-p", pid, "--for", "1"])
+            self.assertNotIn("try again", attach.stderr)
+            self.assertRegex(attach.stderr, "static and stripped" if flags else "another allocator")
+            self.assertNotIn("live blocks 0 B", why.stdout)
+
     def test_a_free_pascal_program_is_told_of_cmem(self):
         for said in self.refused(".fpcdata"):
             self.assertIn("Free Pascal", said)

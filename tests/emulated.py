@@ -49,8 +49,6 @@ NOT_HERE = {
         test_ring_order test_drain test_log_order/*.test_a_spike*""",
     "the test is of x86-64's instructions, or of functions that keep no frame pointer there": """
         test_instructions test_cfi test_annotations/*.test_without_a_recorder* test_stacks/*.test_code_without_any_rule*""",
-    "a frame record does not tell where the frame of a caller with protected arrays ends (see docs/platforms.md)": """
-        test_stacks/*.test_frame_pointers_are_believed_where*""",
     "Rust and clang compile for this machine": """
         test_names/*.test_functions_of_rust* test_names/*.test_recursive_and_inlined*""",
     "the test builds or runs programs of this system, which are of another machine": """

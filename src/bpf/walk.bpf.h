@@ -322,8 +322,14 @@ static long hl_walk_frame(uint32_t number, void *context)
 	walk->hash = hl_mix(walk->hash, key);
 	walk->record.keys[walk->record.count++ & (HL_BPF_FRAMES_MAX - 1)] = key;
 	rule &= HL_RULE_MASK;
+	if (HL_ARCH_GUESSES_SP(HL_RULE_NONE) && walk->left_record) {
+		hl_rule_correct_sp(rule, walk->left_record, &walk->at);
+		walk->left_record = 0;
+	}
 	if (hl_arch_is_plain(rule) && hl_step_plain(walk, rule))
 		return 0;
+	if (HL_ARCH_GUESSES_SP(rule))
+		walk->left_record = walk->at.bp;
 	enum hl_arch_outcome outcome = hl_step_any(walk, rule);
 	if (outcome == HL_STEP_OUT)
 		return 0;
@@ -396,6 +402,7 @@ static __always_inline uint64_t hl_walk_from(struct hl_workplace *walk, uint64_t
 	walk->unheard = walk->reloads - heard;
 	walk->at = (struct hl_arch_frame){.pc = pc, .sp = sp, .bp = bp};
 	walk->context = link;
+	walk->left_record = 0;
 	walk->rule_salt = salt ^ (uint64_t)walk->generation << HL_MODULE_SHIFT;
 	walk->hash = salt;
 	walk->ended = false;

@@ -92,6 +92,7 @@ struct hl_workplace {
 	struct hl_arch_frame at;
 	uint64_t
 		context; /* of the frame that is not in a call, or was interrupted by a signal: HL_KEEP_CONTEXT; else 0 */
+	uint64_t left_record; /* by which the last frame was left, with a guess; else 0 */
 	uint64_t hash;
 	uint64_t rule_salt; /* of the target and the generation, for keys of rules */
 	bool ended;	    /* the outermost frame was reached */

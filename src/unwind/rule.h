@@ -183,6 +183,20 @@ static inline struct hl_rule_place hl_rule_find_bp(hl_rule rule, const struct hl
 	return (struct hl_rule_place){base + offset, 0, bp != HL_BP_SAME};
 }
 
+/*
+ * The caller ${frame} after a step that guesses sp (HL_ARCH_GUESSES_SP), by the frame record at ${record}; 0: after another. It was taken to
+ * have its own record at sp. gcc puts protected arrays below that; bp points at it all the same, and ${rule} says how far above sp it is.
+ */
+static inline void hl_rule_correct_sp(hl_rule rule, uint64_t record, struct hl_arch_frame *frame)
+{
+	uint64_t cfa = frame->sp + (uint64_t)hl_rule_cfa_offset(rule);
+	uint64_t above = hl_rule_find_bp(rule, frame, cfa).base - frame->sp;
+
+	if (record && hl_rule_kind_of(rule) == HL_RULE_SP && frame->sp == frame->bp &&
+	    above <= frame->bp - record - 16)
+		frame->sp -= above;
+}
+
 struct hl_walk;
 
 enum hl_arch_outcome {

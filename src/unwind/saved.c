@@ -109,6 +109,7 @@ HL_READS_STACK void hl_saved_walk(struct hl_unwind *unwind, struct hl_walk *walk
 	uint32_t generation = atomic_load_explicit(&unwind->generation, memory_order_acquire);
 	struct hl_saved_frame frame = {0};
 	struct hl_arch_frame at = {.pc = start->pc - 1, .sp = start->sp, .bp = start->bp};
+	uint64_t record = 0; /* by which the last frame was left, with a guess */
 
 	for (unsigned k = 0; k < HL_SAVED_COUNT; k++)
 		frame.at[k] = &start_saved[k];
@@ -123,6 +124,8 @@ HL_READS_STACK void hl_saved_walk(struct hl_unwind *unwind, struct hl_walk *walk
 			rule = hl_rule_cache_generated(unwind, walk, generation, at.pc, at.sp,
 						       NULL);
 		rule &= HL_RULE_MASK;
+		hl_rule_correct_sp(rule, record, &at);
+		record = HL_ARCH_GUESSES_SP(rule) ? at.bp : 0;
 		frame.pc = at.pc;
 		frame.sp = at.sp;
 		bool is_out = goes_on(rule) &&

@@ -270,6 +270,9 @@ uint32_t hl_walk_capture(struct hl_unwind *unwind, struct hl_walk *walk,
 		uint64_t stepping_context = context;
 		if (!step_any(walk, &stepping, &stepping_context, frame, rule))
 			return settle(walk, 0, fresh);
+		if (HL_ARCH_GUESSES_SP(rule))
+			hl_rule_correct_sp(hl_rule_cache_find(unwind, generation, stepping.pc),
+					   at.bp, &stepping);
 		at = stepping;
 		context = stepping_context;
 	}

@@ -224,6 +224,8 @@ static void name_frame(const struct walk *walk, const struct module *module, uin
 
 static void walk_stack(struct walk *walk)
 {
+	uint64_t record = 0; /* by which the last frame was left, with a guess */
+
 	for (unsigned i = 0; i < FRAMES_MAX; i++) {
 		uint64_t pc = walk->at.pc;
 		struct module *module = find_module(walk, pc);
@@ -237,6 +239,8 @@ static void walk_stack(struct walk *walk)
 		if (module->has_table && hl_code_table_address(&module->table, offset, &address))
 			rule = hl_code_table_rule(&module->table, address);
 		name_frame(walk, module, address);
+		hl_rule_correct_sp(rule, record, &walk->at);
+		record = HL_ARCH_GUESSES_SP(rule) ? walk->at.bp : 0;
 		if (!step(walk, rule))
 			return;
 	}

@@ -33,6 +33,7 @@ RECORDING_MODES = ("mem-record", "mem-fast", "log-record", "log-fast")
 TIMEOUT_S = 600  # ends a hang; on a busy machine nothing here takes a tenth of it
 STRANGERS_WAIT_S = 60  # no test stops a collector for as long
 SKIPPED_STATUS = 77  # meson's
+AARCH64 = 183  # EM_AARCH64
 
 # Meson sets it; it would have the allocator write to every byte of gigabytes that programs ask for.
 os.environ.pop("MALLOC_PERTURB_", None)
@@ -56,6 +57,12 @@ class Run(NamedTuple):
     status: int
     stdout: str
     stderr: str
+
+
+def machine():
+    """The number of the machine that heapline was built for, as ELF has it."""
+    with open(HEAPLINE, "rb") as file:
+        return struct.unpack_from("<H", file.read(20), 18)[0]
 
 
 def program(name):

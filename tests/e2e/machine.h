@@ -48,18 +48,27 @@ static inline long call_by_instruction(long number, long a, long b, long c)
 	}
 #endif
 
-/* A function (function, number) that calls with the number, which is in the frame pointer's register, too. */
+/* A function (function, number) that calls with the number, which is in the frame pointer's register, too. And one (function, argument)
+ * that calls with the argument and 0, below an array of 256 bytes: on aarch64, where gcc puts one that it protects, below the frame record. */
 #ifdef __x86_64__
 #define CALL_WITH_NUMBER                                                                        \
 	"push %rbp\n\t.cfi_adjust_cfa_offset 8\n\t.cfi_rel_offset rbp, 0\n\tmov %esi, %ebp\n\t" \
 	"mov %rdi, %rax\n\tmov %esi, %edi\n\tcall *%rax\n\tpop %rbp\n\t"                        \
 	".cfi_adjust_cfa_offset -8\n\t.cfi_restore rbp"
+#define CALL_ABOVE_ARRAY                                                                       \
+	"sub $264, %rsp\n\t.cfi_adjust_cfa_offset 264\n\tmov %rdi, %rax\n\tmov %rsi, %rdi\n\t" \
+	"xor %esi, %esi\n\tcall *%rax\n\tadd $264, %rsp\n\t.cfi_adjust_cfa_offset -264"
 #define FORCE_ALIGNED __attribute__((force_align_arg_pointer))
 #else
 #define CALL_WITH_NUMBER                                                                \
 	"stp x29, x30, [sp, -16]!\n\t.cfi_def_cfa_offset 16\n\t.cfi_offset 29, -16\n\t" \
 	".cfi_offset 30, -8\n\tmov w29, w1\n\tmov x9, x0\n\tmov w0, w1\n\tblr x9\n\t"   \
 	"ldp x29, x30, [sp], 16\n\t.cfi_def_cfa_offset 0\n\t.cfi_restore 29\n\t.cfi_restore 30"
+#define CALL_ABOVE_ARRAY                                                                      \
+	"sub sp, sp, 272\n\t.cfi_def_cfa_offset 272\n\tstp x29, x30, [sp, 256]\n\t"           \
+	".cfi_offset 29, -16\n\t.cfi_offset 30, -8\n\tadd x29, sp, 256\n\tmov x9, x0\n\t"     \
+	"mov x0, x1\n\tmov x1, 0\n\tblr x9\n\tldp x29, x30, [sp, 256]\n\tadd sp, sp, 272\n\t" \
+	".cfi_def_cfa_offset 0\n\t.cfi_restore 29\n\t.cfi_restore 30"
 #define FORCE_ALIGNED
 #endif
 

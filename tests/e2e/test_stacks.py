@@ -194,7 +194,9 @@ class DebugFrames(harness.TestCase):
                 self.assert_nothing_lost(recording)
 
     def test_frame_pointers_are_believed_where_functions_make_them(self):
-        for level, frames in ((0, self.CALLERS), (2, ("leaf",))):
+        # On aarch64 all are taken to have records, as musl's do: that of growing_frame, for its alloca(), is the first.
+        without = ("main", "leaf") if harness.machine() == harness.AARCH64 else ("leaf",)
+        for level, frames in ((0, self.CALLERS), (2, without)):
             with self.subTest(level=level):
                 program = self.path(f"without_rules_{level}")
                 changed = harness.run([harness.need("objcopy"), "-R", ".debug_frame",
@@ -206,7 +208,7 @@ class DebugFrames(harness.TestCase):
                           if "leaf" in stack}
                 self.assertEqual(stacks, {frames: 101})
                 self.assertEqual(harness.info(recording)["lost"]["incomplete_stacks"],
-                                 0 if level == 0 else 101)
+                                 101 if frames == ("leaf",) else 0)
 
     def test_code_without_any_rule_ends_the_stack_as_incomplete(self):
         program = self.path("without_rules")

@@ -177,6 +177,37 @@ static void steps_leave_code_without_rules_by_records(void **state)
 	assert_int_equal(step(HL_RULE_NONE, &frame, &context), HL_STEP_END);
 }
 
+static void stack_pointers_beyond_records_are_corrected_by_rules(void **state)
+{
+	(void)state;
+	/* sub sp, sp, #272; stp x29, x30, [sp, #256]; and the same by 20,032 bytes, the record too far from their end */
+	hl_rule above = RULE(8, 0x41, 0x0e, 0x90, 0x02, 0x9d, 2, 0x9e, 1);
+	hl_rule large = RULE(8, 0x41, 0x0e, 0xc0, 0x9c, 1, 0x9d, 0xc6, 0x13, 0x9e, 0xc5, 0x13);
+	const struct {
+		hl_rule rule;
+		uint64_t sp, bp, expected;
+	} cases[] = {
+		{above, 5000, 5000, 5000 - 256},
+		{large, 5000, 5000, 5000 - 16},
+		{RULE(8, GCC_FRAME), 5000, 5000, 5000},
+		{RULE(8, CLANG_FRAME), 5000, 5000, 5000},
+		{above, 4016 + 256, 4016 + 256, 4016},
+		{above, 4016 + 248, 4016 + 248, 4016 + 248}, /* no room: x29 is data */
+		{above, 4016, 7, 4016},			     /* as is this */
+		{HL_RULE_NONE, 5000, 5000, 5000},
+	};
+
+	assert_true(HL_ARCH_GUESSES_SP(HL_RULE_NONE) && HL_ARCH_GUESSES_SP(HL_RULE_FRAME_POINTER) &&
+		    HL_ARCH_GUESSES_SP(HL_RULE_OTHER_STACK));
+	assert_false(HL_ARCH_GUESSES_SP(above) || HL_ARCH_GUESSES_SP(RULE(8, CLANG_FRAME)) ||
+		     HL_ARCH_GUESSES_SP(HL_RULE_SIGNAL));
+	for (size_t i = 0; i < HL_COUNT_OF(cases); i++) {
+		struct hl_arch_frame frame = {.sp = cases[i].sp, .bp = cases[i].bp};
+		hl_rule_correct_sp(cases[i].rule, 4000, &frame);
+		assert_int_equal(frame.sp, cases[i].expected);
+	}
+}
+
 static void steps_through_a_signal_into_a_function_without_a_frame(void **state)
 {
 	(void)state;
@@ -295,6 +326,7 @@ int main(void)
 		cmocka_unit_test(frames_may_be_larger_than_rules_reach_from_their_ends),
 		cmocka_unit_test(frames_of_generated_code_have_their_record_at_the_end),
 		cmocka_unit_test(steps_leave_code_without_rules_by_records),
+		cmocka_unit_test(stack_pointers_beyond_records_are_corrected_by_rules),
 		cmocka_unit_test(steps_through_a_signal_into_a_function_without_a_frame),
 		cmocka_unit_test(trampolines_of_signals_are_known),
 		cmocka_unit_test(instructions_say_what_functions_do),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Walks of stacks of every kind, interrupted by nothing. */
+#include "unwind/saved.h"
 #include "walk_capture.h"
 
 #include <alloca.h>
@@ -385,6 +386,49 @@ static void code_without_cfi_is_walked_by_its_frame_pointer(void **state)
 	assert_int_equal(differences, 0);
 }
 
+void call_above_array(generated_fn *function, void (*callback)(void));
+__asm__(".text\n.type call_above_array, "
+	"%function\ncall_above_array:\n\t.cfi_startproc\n\t" CALL_ABOVE_ARRAY
+	"\n\tret\n\t.cfi_endproc\n.size call_above_array, . - call_above_array\n");
+
+static struct hl_saved_range counted;
+static uint32_t counted_calls;
+
+static NOINLINE void count_calls(void)
+{
+	struct hl_registers caller = REGISTERS_OF_CALLER();
+
+	counted_calls = hl_saved_count_calls(&unwinder, &walk, &caller, NULL, &counted, 1);
+}
+
+static void callers_of_code_without_cfi_may_have_arrays_below_their_record(void **state)
+{
+	(void)state;
+	generated_fn *generated =
+		generate(code_with_frame_pointer, sizeof(code_with_frame_pointer));
+	for (volatile unsigned i = 0; i < 3; i++) {
+		capture_only();
+		uint32_t outside = walk.depth;
+		uint64_t sp = walk.frames[outside - 1].sp;
+		call_above_array(generated, capture_only);
+		assert_false(walk.incomplete);
+		assert_int_equal(walk.depth, outside + 2);
+		assert_int_equal(walk.frames[outside - 1].sp, sp);
+		assert_in_range(sp - walk.frames[outside].sp, 256, 280);
+		call_above_array(generated, capture_only);
+		assert_false(walk.incomplete);
+		assert_int_equal(walk.depth, outside + 2);
+		assert_int_equal(kept, outside - 1); /* all but the caller, which is elsewhere */
+	}
+	/* The walk with all kept registers */
+	assert_true(hl_saved_find_function(&unwinder, frame_pc(&walk.frames[walk.depth - 3]),
+					   &counted.start, &counted.end));
+	call_above_array(generated, count_calls);
+	assert_int_equal(counted_calls, 1);
+	munmap((void *)(uintptr_t)generated, 4096);
+	assert_int_equal(differences, 0);
+}
+
 static void a_frame_pointer_put_to_other_use_ends_the_stack(void **state)
 {
 	(void)state;
@@ -490,6 +534,7 @@ int main(void)
 		WALK_TEST(stacks_left_by_longjmp_are_not_recalled_wrongly),
 		WALK_TEST(stacks_that_are_unmapped_and_mapped_again_are_never_read),
 		WALK_TEST(code_without_cfi_is_walked_by_its_frame_pointer),
+		WALK_TEST(callers_of_code_without_cfi_may_have_arrays_below_their_record),
 		WALK_TEST(a_frame_pointer_put_to_other_use_ends_the_stack),
 		WALK_TEST(debug_frame_serves_where_there_is_no_eh_frame),
 		WALK_TEST(deep_stacks_keep_the_leaf_side),

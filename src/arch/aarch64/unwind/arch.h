@@ -20,7 +20,7 @@
 #define HL_BP_RA_IN_REGISTER HL_BP_AT_BP
 
 /* x29 points at a frame record, which does not say where its frame ends. The caller's own record mostly lies where its stack
- * pointer is, as gcc has it, or its rule does not use that, as clang's. */
+ * pointer is, as gcc has it, or its rule does not use that, as clang's; else hl_rule_correct_sp() finds it. */
 #define HL_RULE_FRAME_POINTER HL_RULE_DEREF_BP
 #define HL_ARCH_CALLERS_HAVE_RECORDS \
 	true /* musl's functions, of which nothing else is known, too */
@@ -37,12 +37,15 @@
 	((saved_at) + (uint64_t)hl_rule_extra(rule) * 8)
 
 /* Of walks of other processes' stacks (src/bpf, src/watch): where the return address of a frame is stored, or whether a register
- * holds it, which is known of interrupted frames; whether bp leads to a frame record and no more is known, and sp beyond that. */
+ * holds it, which is known of interrupted frames; whether bp leads to a frame record and no more is known; whether a step guesses sp, and sp beyond the record. */
 #define HL_ARCH_RETURN_AT(rule, cfa)                                                             \
 	((cfa) - (uint64_t)(hl_rule_bp_of(rule) == HL_BP_AT_SP ? hl_rule_cfa_offset(rule) : 0) + \
 	 (uint64_t)(hl_rule_bp_offset(rule) + hl_rule_extra(rule) * 8))
 #define HL_ARCH_RETURN_IN_REGISTER(rule) (hl_rule_bp_of(rule) == HL_BP_RA_IN_REGISTER)
 #define HL_ARCH_IS_RECORD(rule)		 (hl_rule_kind_of(rule) == HL_RULE_DEREF_BP)
+#define HL_ARCH_GUESSES_SP(rule)                                             \
+	(hl_rule_kind_of(rule) == HL_RULE_NONE || HL_ARCH_IS_RECORD(rule) || \
+	 hl_rule_kind_of(rule) == HL_RULE_OTHER_STACK)
 #define HL_ARCH_SP_BEYOND(record, outer) \
 	((outer) - (record)-17 < HL_FRAME_POINTER_REACH ? (outer) : (record) + 16)
 

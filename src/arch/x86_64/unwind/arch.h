@@ -30,10 +30,11 @@
 #define HL_ARCH_PLAIN_RETURN_AT(rule, cfa, saved_at) ((cfa)-8)
 
 /* Of walks of other processes' stacks (src/bpf, src/watch): where the return address of a frame is stored, or whether a register
- * holds it, which is known of interrupted frames; whether bp leads to a frame record and no more is known, and sp beyond that. */
+ * holds it, which is known of interrupted frames; whether bp leads to a frame record and no more is known; whether a step guesses sp, and sp beyond the record. */
 #define HL_ARCH_RETURN_AT(rule, cfa)	 ((cfa)-8)
 #define HL_ARCH_RETURN_IN_REGISTER(rule) false
 #define HL_ARCH_IS_RECORD(rule)		 false
+#define HL_ARCH_GUESSES_SP(rule)	 false
 #define HL_ARCH_SP_BEYOND(record, outer) ((record) + 16)
 
 /* Operations of call frame programs without operands, and with nothing that a walk needs. */

@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/machine.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -99,7 +100,8 @@ static uint64_t descriptor_of(const struct hl_jemalloc *jemalloc, const uint8_t 
 	uint64_t word = hl_jemalloc_word(element);
 
 	if (jemalloc->shape->element_bytes == 8)
-		word = (uint64_t)((int64_t)(word << 16) >> 16);
+		word &= (UINT64_C(1) << 48) -
+			1; /* no program has bit 47 on x86-64, as it has on aarch64 */
 	return word & ~(uint64_t)(jemalloc->layout->descriptor_alignment - 1);
 }
 
@@ -352,13 +354,18 @@ struct search {
 	struct hl_jemalloc *first, **last;
 };
 
-/* Whether words of a root may begin at ${words}, of which there are ${count} at least: most are 0, and the others lead to arrays. */
+/* Whether the words around ${words}, of which there are ${before} before and ${count} from there on, may be of a root: most are 0, and the
+ * others lead to arrays. Where a program's addresses lead to the last word of a root, as on aarch64, other variables may follow. */
 static bool can_be_of_root(const struct hl_maps *maps, const struct hl_jemalloc_shape *shape,
-			   const uint8_t *words, uint64_t count)
+			   const uint8_t *words, uint64_t before, uint64_t count)
 {
-	uint64_t all = count < ROOT_WORDS ? count : ROOT_WORDS, used = 0;
+	uint64_t sure = count_of(shape, 0) - ((HL_USER_END - 1) >> shift_of(shape, 0)), used = 0;
+	uint64_t after = sure < ROOT_WORDS ? sure : ROOT_WORDS;
 
-	for (uint64_t i = 0; i < all; i++) {
+	before = before < ROOT_WORDS - after ? before : ROOT_WORDS - after;
+	after = count < after ? count : after;
+	words -= before * 8;
+	for (uint64_t i = 0; i < before + after; i++) {
 		uint64_t word = hl_jemalloc_word(words + i * 8);
 		used += word != 0;
 		if (word &&
@@ -387,7 +394,7 @@ static int search_words(struct search *search, struct hl_jemalloc *jemalloc, con
 				jemalloc->shape = &hl_jemalloc_shapes[k];
 				if (array_bytes(jemalloc->shape, 0) > all ||
 				    !can_be_of_root(&search->memory->maps, jemalloc->shape,
-						    bytes + at, (all - at) / 8))
+						    bytes + at, at / 8, (all - at) / 8))
 					continue;
 				if (candidates++ >= CANDIDATES_MAX)
 					return 0;

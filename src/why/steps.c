@@ -385,7 +385,8 @@ static void leave(struct hl_why *why, pid_t child, int complaints, struct hl_why
 	}
 	done->has_failed = status != 0;
 	done->has_entered = has_left;
-	done->stays = strstr(said, STAYS_MARK) || (status > 0 && WIFSIGNALED(status)); /* killed */
+	done->stays = strstr(said, STAYS_MARK) ||
+		      (status > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	if (status)
 		add_unseen(why, "'heapline attach': %s", sentence ? sentence : "it failed");
 }

@@ -251,10 +251,12 @@ class Arenas(harness.TestCase):
                 for _ in range(rounds):
                     report = json.loads(self.heap("--python-types", "-p", str(process.pid), "--json"))
                     rows = {row["type"]: row for row in report["python_types"]}
-                    says_so = any("objects moved while they were read" in note for note in report["notes"])
-                    self.assertTrue(says_so or rows["bytearray"]["part_bytes"] > 0.98 * 2000 * 9000, report["notes"])
-                    if rounds == 1:  # nothing moves
-                        self.assertFalse(says_so)
+                    said = re.findall(r"parts of (\d+) of Python's objects moved while they were read", "\n".join(report["notes"]))
+                    is_whole = rows["bytearray"]["part_bytes"] > 0.98 * 2000 * 9000
+                    self.assertTrue(said or is_whole, report["notes"])
+                    if rounds == 1:  # nothing moves, but words that are not used any more may lead to blocks that wait for reuse
+                        self.assertTrue(is_whole)
+                        self.assertLess(int((said or [0])[0]), 10)
 
     def test_a_program_without_python_has_no_arenas(self):
         with harness.Waiting(["/bin/sh", "-c", "echo ready; read line; :"]) as process:

@@ -103,7 +103,7 @@ static const char *const table[] = {
 	"talloc_*", "_talloc_*", "__talloc*",
 	"Tcl_Alloc", "Tcl_Realloc", "TclpAlloc", "TclpRealloc", "Tcl_AttemptAlloc",
 	"uv__malloc", "uv__calloc", "uv__realloc", "uv__strdup", "uv__strndup",
-	"node::Malloc*", "node::Calloc*", "node::Realloc*", "node::Unchecked*",
+	"node::Malloc*", "node::Calloc*", "node::Realloc*", "node::Unchecked*", "createUnsafeBuffer",
 	"v8::internal::AllocWithRetry", "v8::internal::NewArray", "v8::base::Malloc",
 	"v8::base::AlignedAlloc", "v8::internal::AlignedAllocWithRetry",
 	"os::malloc", "os::realloc", "os::strdup", "AllocateHeap*", "ReallocateHeap*",

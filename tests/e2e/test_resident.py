@@ -85,7 +85,8 @@ class Resident(harness.TestCase):
 
     def test_a_recording_that_goes_on_shows_what_is_in_ram_now_and_changes_nothing(self):
         with self.start() as recorded:
-            figures(recorded.recording)  # maps what it reads of libraries
+            # The collector writes stacks down a little later. This maps what is read of libraries, too.
+            harness.wait_until(lambda: recorded.said.keys() <= figures(recorded.recording, "inuse")[0].keys(), "the recording to have all stacks")
             before = rss_of(recorded.pid)
             found, _ = figures(recorded.recording)
             self.assertEqual(rss_of(recorded.pid), before)

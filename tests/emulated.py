@@ -30,7 +30,7 @@ NOT_HERE = {
     "qemu-user has no ptrace, by which static programs are recorded and processes joined": """
         test_annotations/*.test_recorded_from_the_start test_annotations/*.test_joined_and_left test_annotations/*.test_marks_and_modes
         test_annotations/*.test_stripped test_threads/Mappings.*
-        test_plumbing""",
+        test_families/Attached.* test_plumbing""",
     "qemu-user has no seccomp, and its kernel's is not that of the program": """
         test_execs/*.test_a_filter_that*""",
     "qemu-user runs vfork() as fork(), so a child tells its parent nothing": """

@@ -37,7 +37,7 @@
 	((saved_at) + (uint64_t)hl_rule_extra(rule) * 8)
 
 /* Of walks of other processes' stacks (src/bpf, src/watch): where the return address of a frame is stored, or whether a register
- * holds it, which is known of interrupted frames; whether bp leads to a frame record and no more is known; whether a step guesses sp, and sp beyond the record. */
+ * holds it, which is known of interrupted frames. Whether bp leads to a frame record and no more is known. Whether a step guesses sp, and its guess. */
 #define HL_ARCH_RETURN_AT(rule, cfa)                                                             \
 	((cfa) - (uint64_t)(hl_rule_bp_of(rule) == HL_BP_AT_SP ? hl_rule_cfa_offset(rule) : 0) + \
 	 (uint64_t)(hl_rule_bp_offset(rule) + hl_rule_extra(rule) * 8))

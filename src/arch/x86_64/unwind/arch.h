@@ -30,7 +30,7 @@
 #define HL_ARCH_PLAIN_RETURN_AT(rule, cfa, saved_at) ((cfa)-8)
 
 /* Of walks of other processes' stacks (src/bpf, src/watch): where the return address of a frame is stored, or whether a register
- * holds it, which is known of interrupted frames; whether bp leads to a frame record and no more is known; whether a step guesses sp, and sp beyond the record. */
+ * holds it, which is known of interrupted frames. Whether bp leads to a frame record and no more is known. Whether a step guesses sp, and its guess. */
 #define HL_ARCH_RETURN_AT(rule, cfa)	 ((cfa)-8)
 #define HL_ARCH_RETURN_IN_REGISTER(rule) false
 #define HL_ARCH_IS_RECORD(rule)		 false

@@ -404,6 +404,14 @@ class Jit(Reading):
         self.assertGreaterEqual(rows["str_repeat"]["cum_objects"], 500 * 198 * 0.99)
 
 
+# Allocates and frees blocks of all sizes, beside 200,000 that it keeps.
+RESTLESS = """
+for ($i = 0, $kept = []; $i < 200000; $i++) $kept[] = str_repeat(chr($i & 63), 100);
+echo "ready\\n";
+while (true) {
+    for ($i = 0, $blocks = []; $i < 3000; $i++) $blocks[] = str_repeat("b", 1 + $i % 2900);
+}
+"""
 FILLED = """<?php
 $kept = [];
 for ($i = 0; $i < 20000; $i++)
@@ -458,6 +466,17 @@ class Memory(harness.TestCase):
         self.assertIn("PHP's memory (zend_mm's chunks)", text)
         self.assertIn("--php' shows what they are cut into", text)
         self.assertRegex(text, r"\n  not in malloc's heap, .*is the largest part: zend_mm uses .*heapline attach")
+
+    def test_what_it_says_itself_is_read_even_if_its_lists_change_meanwhile(self):
+        with subprocess.Popen([*php(), "-r", RESTLESS], stdout=subprocess.PIPE, text=True) as process:
+            try:
+                self.assertEqual(process.stdout.readline(), "ready\n")
+                reports = [self.heap(process.pid)["php"] for _ in range(20)]
+            finally:
+                process.kill()
+        for report in reports:
+            self.assertGreater(report["used_bytes"], 20 << 20)
+            self.assertGreaterEqual(report["mapped_bytes"], report["used_bytes"])
 
     def test_a_server_keeps_chunks_for_the_next_request(self):
         page = self.path("page.php")

@@ -212,7 +212,7 @@ static int read_free_blocks(struct reading *reading, const uint64_t most[HL_PHP_
 	uint64_t lists = reading->chunk_word + MAPPED - 8 * HL_PHP_BINS;
 
 	for (uint32_t bin = 0; bin < HL_PHP_BINS; bin++) {
-		uint64_t block, count = 0;
+		uint64_t block = 0, count = 0;
 		int r = read_word(reading, lists + 8 * bin, &block);
 		for (; r == 0 && block && count < most[bin]; count++)
 			r = read_word(reading, block, &block);
@@ -245,54 +245,34 @@ static int read_huge_blocks(struct reading *reading)
 
 /* ---- a heap ---- */
 
-static int read_figures(struct reading *reading)
-{
-	const struct {
-		uint64_t at, *sum;
-	} figures[] = {
-		{reading->heap + USED, &reading->php->used_bytes},
-		{reading->heap + PEAK, &reading->php->peak_bytes},
-		{reading->chunk_word + MAPPED, &reading->php->mapped_bytes},
-		{reading->chunk_word + MAPPED_PEAK, &reading->php->mapped_peak_bytes},
-	};
-	uint64_t values[4] = {0}, counts = 0;
-	int r = 0;
-
-	for (size_t i = 0; i < 4 && r == 0; i++) {
-		r = read_word(reading, figures[i].at, &values[i]);
-		*figures[i].sum += values[i];
-	}
-	if (r == 0)
-		r = read_word(reading, reading->chunk_word + CACHED_COUNT, &counts);
-	reading->php->cached_chunks += (uint32_t)counts;
-	reading->mapped += (uint32_t)counts * CHUNK_BYTES;
-	reading->php->has_changed |= reading->used != values[0] || reading->mapped != values[2];
-	return r;
-}
-
-/* The heap whose first chunk is ${chunk}, which begins with ${page}. */
+/* The heap whose first chunk is ${chunk}, which begins with ${page}; that has all that the heap says of itself. */
 static int read_heap(struct reading *reading, uint64_t chunk, const uint8_t *page)
 {
-	uint64_t most[HL_PHP_BINS], counts = 0;
+	uint64_t most[HL_PHP_BINS];
 	struct hl_php_memory *php = reading->php, before = *php;
 
 	reading->heap = chunk + HEAP_AT;
-	reading->mapped = reading->used = 0;
 	if (!find_fields(reading, page, chunk))
 		return 0; /* something else begins as a chunk does */
-	int r = read_word(reading, reading->chunk_word + CHUNK_COUNT, &counts);
-	if (r == 0)
-		r = read_chunks(reading, chunk, (uint32_t)counts);
+	uint64_t fields = reading->chunk_word - chunk,
+		 cached = number_of(page, fields + CACHED_COUNT);
+	uint64_t used = word_of(page, HEAP_AT + USED), mapped = word_of(page, fields + MAPPED);
+	php->heaps++;
+	php->used_bytes += used;
+	php->peak_bytes += word_of(page, HEAP_AT + PEAK);
+	php->mapped_bytes += mapped;
+	php->mapped_peak_bytes += word_of(page, fields + MAPPED_PEAK);
+	php->cached_chunks += cached;
+	reading->used = 0;
+	reading->mapped = cached * CHUNK_BYTES;
+	int r = read_chunks(reading, chunk, number_of(page, fields + CHUNK_COUNT));
 	for (uint32_t bin = 0; bin < HL_PHP_BINS; bin++)
 		most[bin] = php->bins[bin].blocks - before.bins[bin].blocks;
 	if (r == 0)
 		r = read_free_blocks(reading, most);
 	if (r == 0)
 		r = read_huge_blocks(reading);
-	if (r == 0)
-		r = read_figures(reading);
-	php->heaps++;
-	php->has_changed |= r == -EFAULT;
+	php->has_changed |= r == -EFAULT || reading->used != used || reading->mapped != mapped;
 	return r == -EFAULT ? 0 : r;
 }
 
@@ -383,7 +363,7 @@ static bool may_be_cached(const struct chunk *chunk)
 static bool caches(struct reading *reading, const struct hl_map *map, uint64_t wanted)
 {
 	uint8_t page[PAGE_BYTES];
-	uint64_t cached, count;
+	uint64_t cached = 0, count;
 
 	for (uint64_t at = (map->start + CHUNK_BYTES - 1) & ~(CHUNK_BYTES - 1);
 	     at < map->end && map->end - at >= CHUNK_BYTES; at += CHUNK_BYTES) {

@@ -36,7 +36,7 @@ CLANG_FORMAT_MAJOR = "14"
 # Newer ones look before each function that is called by a pointer, where generated code has nothing.
 SANITIZER_ARGS = "-Dc_args=-fno-sanitize-recover=all -fno-sanitize=function"
 # A time limit only ends a hang. The limits in meson.build suit a quiet machine.
-TIMEOUT_MULTIPLIER = "10"
+TIMEOUT_MULTIPLIER = "4"
 # Many tests wait for what they test.
 TEST_JOBS = str(int(JOBS) * 2)
 SLOWEST_SHOWN = 40
@@ -99,6 +99,7 @@ NEWCOMER_SUITE = "trixie"
 NEWCOMER_SECONDS = 1200  # only a hang takes that long
 RESULTS = "results.json"  # at the root of the release
 ARM64 = "arm64"
+ARM64_SECONDS = 1800  # as above
 CANNOT = 77  # the exit status for what cannot be made here
 
 
@@ -304,20 +305,16 @@ def run_one(name, word):
                 *(["--test-args", f"-k {word}"] if word else []), *(test["name"] for test in tests)]).returncode
 
 
-def run_elsewhere(suite, folder, command, seconds=None):
-    """Runs a shell command in a release of Debian: (its exit status, the file of its output, if ``seconds`` are given).
-
-    After ``seconds`` it is ended, and the status is None.
-    """
-    log = folder.with_suffix(".out")
-    folder.parent.mkdir(exist_ok=True)
+def run_bounded(command, log, seconds):
+    """Runs a command, all that it writes goes into a file: its exit status, None if it was ended after ``seconds``."""
+    log.parent.mkdir(exist_ok=True)
     with log.open("w") as output:
-        child = subprocess.Popen(["scripts/release.sh", suite, str(folder), command], cwd=TREE, stdin=subprocess.DEVNULL,
-                                 stdout=output if seconds else None, stderr=subprocess.STDOUT, start_new_session=True)
+        child = subprocess.Popen(command, cwd=TREE, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+                                 env=dict(os.environ, PYTHONUNBUFFERED="1"))
         try:
-            status = child.wait(seconds)
+            return child.wait(seconds)
         except subprocess.TimeoutExpired:
-            status = None
+            return None
         finally:
             with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 os.killpg(child.pid, signal.SIGTERM)  # meson ends its tests then
@@ -325,7 +322,6 @@ def run_elsewhere(suite, folder, command, seconds=None):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
-    return status, log
 
 
 def run_newcomer():
@@ -333,7 +329,9 @@ def run_newcomer():
     folder = BUILDS / NEWCOMER
     shutil.rmtree(folder, ignore_errors=True)
     started = time.monotonic()
-    return *run_elsewhere(NEWCOMER_SUITE, folder, check_command([BASIC.name]), NEWCOMER_SECONDS), time.monotonic() - started
+    log = folder.with_suffix(".out")
+    status = run_bounded(release_command(NEWCOMER_SUITE, folder, [BASIC.name]), log, NEWCOMER_SECONDS)
+    return status, log, time.monotonic() - started
 
 
 def check_arm64(tally):
@@ -341,17 +339,21 @@ def check_arm64(tally):
     started = time.monotonic()
     print(f"\n== {ARM64}: cross build for aarch64, its tests and recorded programs by qemu", flush=True)
     other = BUILDS / "gcc" / "heapline"
-    done = run([str(TREE / "scripts/check_arm64.sh"), str(BUILDS / ARM64), *([str(other)] if other.exists() else [])],
-               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    cases = cases_in(done.stdout)
+    log = (BUILDS / ARM64).with_suffix(".out")
+    status = run_bounded([str(TREE / "scripts/check_arm64.sh"), str(BUILDS / ARM64), *([str(other)] if other.exists() else [])], log, ARM64_SECONDS)
+    output = log.read_text(errors="replace")
+    cases = cases_in(output)
     tally.passed += len(cases["ok"])
     tally.failed += [f"{ARM64}: {case}" for case in cases["failed"]]
     tally.skipped += [f"{ARM64}: {case}" for case in cases["skipped"]]
-    if done.returncode == CANNOT and not cases["skipped"]:
-        tally.skipped.append(f"{ARM64}: {last_line(done.stdout)}")
-    elif done.returncode and not cases["failed"]:
-        print(done.stdout)
-        tally.failed.append(f"{ARM64}: {last_line(done.stdout)}")
+    if status == CANNOT and not cases["skipped"]:
+        tally.skipped.append(f"{ARM64}: {last_line(output)}")
+    elif status != 0:
+        print(output)
+    if status is None:
+        tally.failed.append(f"{ARM64}: did not end within {ARM64_SECONDS} s, after: {last_line(output)}")
+    elif status not in (0, CANNOT) and not cases["failed"]:
+        tally.failed.append(f"{ARM64}: {last_line(output)}")
     print(f"== {ARM64}: {time.monotonic() - started:.0f} s", flush=True)
 
 
@@ -380,15 +382,18 @@ def check_suite(suite, parts):
     folder = BUILDS / suite
     results = folder / RESULTS
     results.unlink(missing_ok=True)
-    status, _ = run_elsewhere(suite, folder, check_command(parts))
+    BUILDS.mkdir(exist_ok=True)
+    status = run(release_command(suite, folder, parts), stdin=subprocess.DEVNULL).returncode
     if results.exists():
         platforms.update(TREE / "docs/platforms.md", json.loads(results.read_text()))
     return status
 
 
-def check_command(parts):
+def release_command(suite, folder, parts):
+    """What runs these parts in a release of Debian."""
     sets = "basic" if parts == [BASIC.name] else "deb check"
-    return f"scripts/deps.sh build {sets} && python3 scripts/check.py --results /{RESULTS} {' '.join(parts)}"
+    return ["scripts/release.sh", suite, str(folder),
+            f"scripts/deps.sh build {sets} && python3 scripts/check.py --results /{RESULTS} {' '.join(parts)}"]
 
 
 def report(tally):

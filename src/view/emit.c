@@ -310,6 +310,9 @@ void hl_emit_frames(struct hl_emit *emit, const char *key, const struct hl_emit_
 
 /* ---- what goes on from a report ---- */
 
+#define TRACED \
+	"heapline growth -p %d 10" /* calls of functions that allocate, where these can be found */
+
 /* "%s": the recording; "%d": the process. */
 static const struct {
 	const char *schema; /* without its version */
@@ -336,11 +339,11 @@ static const struct {
 	{"page-events", "heapline lines %s", "heapline heap -p %d"},
 	{"heap", NULL, "heapline leaks -p %d"},
 	{"leaks", NULL, "heapline holders -p %d"},
-	{"holders", NULL, "heapline growth -p %d 10"},
+	{"holders", NULL, TRACED},
 	{"pins", NULL, "heapline holders -p %d"},
 	{"carriers", NULL, "heapline pins -p %d"},
 	{"slabs", NULL, "heapline heap -p %d"},
-	{"allocations", NULL, "heapline growth -p %d 10"},
+	{"allocations", NULL, TRACED},
 	{"services", NULL, "heapline heap -p %d"},
 	{"ctl-status", NULL, "heapline growth -p %d"},
 };
@@ -372,6 +375,11 @@ void hl_emit_about(struct hl_emit *emit, const char *name, int64_t pid)
 		hl_emit_fail(emit, -ENOMEM);
 }
 
+void hl_emit_untraceable(struct hl_emit *emit)
+{
+	emit->is_untraceable = true;
+}
+
 static void put_usual_next(struct hl_emit *emit)
 {
 	char *command = NULL;
@@ -385,7 +393,12 @@ static void put_usual_next(struct hl_emit *emit)
 		if (emit->about && nexts[i].of_recording)
 			length = asprintf(&command, nexts[i].of_recording, emit->about);
 		else if (emit->pid && nexts[i].of_process)
-			length = asprintf(&command, nexts[i].of_process, (int)emit->pid);
+			length = asprintf(&command,
+					  emit->is_untraceable &&
+							  strcmp(nexts[i].of_process, TRACED) == 0
+						  ? "heapline pgfault -p %d 60"
+						  : nexts[i].of_process,
+					  (int)emit->pid);
 		if (length < 0)
 			hl_emit_fail(emit, -ENOMEM);
 		else if (length > 0)

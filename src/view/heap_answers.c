@@ -617,6 +617,16 @@ void hl_heap_verdict_emit(struct hl_emit *emit, const struct hl_heap *heap)
 	hl_emit_line(emit, "  %s", answer(&of, 0));
 }
 
+/* The command that goes on: the first one that the first answer names. */
+static void emit_named_next(struct hl_emit *emit, struct figures *of)
+{
+	char *command = strstr(of->text, "'heapline ");
+
+	if (command)
+		command[strcspn(command + 1, "'") + 1] = '\0';
+	hl_emit_next(emit, command ? command + 1 : NULL);
+}
+
 /* The first answer as figures, for programs. */
 static void emit_verdict(struct hl_emit *emit, struct figures *of)
 {
@@ -636,6 +646,8 @@ static void emit_verdict(struct hl_emit *emit, struct figures *of)
 	if (hl_emit_is_json(emit) && of->part == hl_rss_anonymous_name(HL_ANONYMOUS_OTHER) &&
 	    of->heap->advice.command[0])
 		hl_emit_next(emit, of->heap->advice.command);
+	else if (hl_emit_is_json(emit) && of->heap->unwalked.allocator)
+		emit_named_next(emit, of); /* not 'leaks' */
 }
 
 /* "no" is an answer to what is not worth a line. */

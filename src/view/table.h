@@ -178,5 +178,5 @@ struct hl_emit {
 	const char *schema; /* the caller's */
 	char *about;	    /* the recording, quoted for a shell; NULL: there is no file */
 	int64_t pid;	    /* 0: unknown */
-	bool has_next;
+	bool has_next, is_untraceable;
 };

@@ -46,6 +46,12 @@ class Advice(unittest.TestCase):
                     if name not in answers:
                         answers[name] = ask(process.pid, [name])
                     self.assertEqual(answers[name][0], 0, f"{verb} advises {name}: {answers[name][1]}")
+            for verb in [verb for verb in VERBS if not (answers["heap"][0] or answers[" ".join(verb)][0])]:
+                for name, seconds in re.findall(r'"next": "heapline ([a-z]+) -p \d+( \d+)?"', ask(process.pid, [*verb, "--json"])[1]):
+                    again = [name, *(["0.2"] if seconds and name not in OPTIONS else [])]
+                    if name not in answers or seconds:
+                        answers[name] = ask(process.pid, again)
+                    self.assertEqual(answers[name][0], 0, f"{verb} goes on with {again}: {answers[name][1]}")
         return {verb.split()[-1]: said for verb, (_, said) in answers.items()}
 
     def program(self, name):

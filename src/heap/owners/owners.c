@@ -151,6 +151,7 @@ static int sizes_alone(pid_t pid, const struct hl_owners_settings *settings,
 	int r = hl_owners_walk(pid, settings, take_block, &counts, owners, &heap, err);
 	if (r == 0 && counts.count)
 		r = hl_owner_rows_add(&rows, "[unknown]", "[unknown]", &counts.counts[0]);
+	owners->hides_functions = r == 0 && heap->hides_functions;
 	/* Nothing can be put into static programs; stripped, their functions are not found. */
 	if (r == 0)
 		r = hl_owners_note(

@@ -36,6 +36,7 @@ enum hl_owners_source {
 struct hl_owners {
 	struct hl_allocations allocations;
 	enum hl_owners_source source;
+	bool hides_functions; /* which allocate: nothing can trace them, as struct hl_heap has it */
 	bool sizes_are_means; /* each block counts with the mean size of its call site */
 	char allocator[96];   /* "glibc 2.36"; "" when it did not matter */
 	uint64_t unknown_blocks, unknown_bytes; /* live blocks without an owner; in no row */
@@ -280,6 +281,7 @@ struct hl_resident {
 	uint64_t walked, listed; /* resident bytes of blocks that the walk found, and of others */
 	uint64_t
 		listed_whole; /* all bytes of the latter, as far as these fit between their neighbours */
+	bool hides_functions; /* which allocate: nothing can trace them, as struct hl_heap has it */
 	bool sizes_are_means; /* listed blocks count with the mean size of their stack's */
 };
 

@@ -293,8 +293,7 @@ int hl_owners_view(const struct hl_owners *owners, pid_t pid, const struct hl_em
 	if (r < 0)
 		return r;
 	hl_emit_about(emit, NULL, pid);
-	if (owners->hides_functions)
-		hl_emit_untraceable(emit);
+	hl_emit_untraceable(emit, owners->hides_functions);
 	hl_emit_object(emit, "process");
 	hl_emit_integer(emit, "pid", pid);
 	hl_emit_object_end(emit);

@@ -375,9 +375,9 @@ void hl_emit_about(struct hl_emit *emit, const char *name, int64_t pid)
 		hl_emit_fail(emit, -ENOMEM);
 }
 
-void hl_emit_untraceable(struct hl_emit *emit)
+void hl_emit_untraceable(struct hl_emit *emit, bool is_untraceable)
 {
-	emit->is_untraceable = true;
+	emit->is_untraceable = is_untraceable;
 }
 
 static void put_usual_next(struct hl_emit *emit)

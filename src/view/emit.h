@@ -130,8 +130,8 @@ void hl_emit_next(struct hl_emit *emit, const char *command);
 /* What the report is about: a recording, where there is a file ${name}, or else process ${pid}; NULL and 0 where either is unknown. */
 void hl_emit_about(struct hl_emit *emit, const char *name, int64_t pid);
 
-/* Functions that allocate cannot be traced in that process: nothing that traces them follows. */
-void hl_emit_untraceable(struct hl_emit *emit);
+/* Whether functions that allocate cannot be traced in that process: nothing that traces them follows then. */
+void hl_emit_untraceable(struct hl_emit *emit, bool is_untraceable);
 
 /* Keeps ${error}, unless another one came first; nothing more is written then. */
 void hl_emit_fail(struct hl_emit *emit, int error);

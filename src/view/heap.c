@@ -247,8 +247,7 @@ void hl_heap_emit_head(struct hl_emit *emit, const struct hl_heap *heap)
 	hl_heap_emit_process(emit, &heap->process, heap->allocator);
 	if (heap->from_core)
 		hl_emit_about(emit, NULL, 0); /* it runs no more */
-	if (heap->hides_functions)
-		hl_emit_untraceable(emit);
+	hl_emit_untraceable(emit, heap->hides_functions);
 	hl_emit_text(emit, "taken", hl_format_time(heap->taken_realtime_ns, time));
 	hl_emit_text(emit, "allocator", heap->allocator);
 	hl_emit_boolean(emit, "from_core", heap->from_core);

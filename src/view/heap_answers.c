@@ -643,11 +643,11 @@ static void emit_verdict(struct hl_emit *emit, struct figures *of)
 	hl_emit_integer(emit, "pinned_bytes", hl_heap_number(of->pinned_bytes));
 	hl_emit_text(emit, "purge", of->purge);
 	hl_emit_object_end(emit);
-	if (hl_emit_is_json(emit) && of->part == hl_rss_anonymous_name(HL_ANONYMOUS_OTHER) &&
-	    of->heap->advice.command[0])
-		hl_emit_next(emit, of->heap->advice.command);
-	else if (hl_emit_is_json(emit) && of->heap->unwalked.allocator)
-		emit_named_next(emit, of); /* not 'leaks' */
+	/* Elsewhere it is 'leaks'. */
+	if (hl_emit_is_json(emit) && (of->heap->unwalked.allocator ||
+				      (of->heap->advice.command[0] &&
+				       of->part == hl_rss_anonymous_name(HL_ANONYMOUS_OTHER))))
+		emit_named_next(emit, of);
 }
 
 /* "no" is an answer to what is not worth a line. */

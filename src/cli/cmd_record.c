@@ -87,15 +87,13 @@ static void say_end(const struct request *request, const struct hl_collector_sum
 	hl_record_say_result(&request->record, summary, name);
 }
 
-/* ---- programs that the recorder is brought into as they begin ---- */
+/* ---- programs that nothing can be preloaded into ---- */
 
 static int enter_program(const struct request *request, struct hl_launch *launch,
-			 struct hl_collector *collector, bool at_entry,
-			 struct hl_record_following *following, struct hl_attach **ret_attach,
-			 struct hl_error *err)
+			 struct hl_collector *collector, struct hl_record_following *following,
+			 struct hl_attach **ret_attach, struct hl_error *err)
 {
-	const struct hl_attach_settings settings = {.at_entry = at_entry,
-						    .no_pools = request->no_pools};
+	const struct hl_attach_settings settings = {.no_pools = request->no_pools};
 
 	int r = hl_attach_open_caught(launch->pid, &settings, ret_attach, err);
 	return r < 0 ? r
@@ -103,7 +101,7 @@ static int enter_program(const struct request *request, struct hl_launch *launch
 				      request->no_follow ? NULL : following, err);
 }
 
-/* ---- programs that the recorded ones run ---- */
+/* ---- programs whose preloaded recorder would not see all ---- */
 
 #define KINDS_SEEN_MAX	     16u
 #define DESCRIPTORS_TO_ENTER 32u
@@ -125,40 +123,49 @@ struct entering {
 	struct {
 		dev_t device;
 		ino_t inode;
-		bool is_wanted;
+		const char *reason;
 	} seen[KINDS_SEEN_MAX]; /* programs, by their file */
 	size_t seen_count;
 };
 
+/*
+ * Why the recorder is to be brought in, though it can be preloaded; or NULL. A preloaded recorder alone sees mappings, which have what
+ * allocators of guests map, and the program's exit, at which lost blocks are looked for.
+ */
 static const char *reason_to_enter(const struct request *request,
 				   const struct hl_examined *examined)
 {
+	if (examined->reason || examined->entered)
+		return NULL;
+	if (examined->beside || request->mappings || request->leaks)
+		return examined->beside;
+	if (examined->guest_allocator && !request->record.no_objects)
+		return examined->guest_allocator->entered;
 	return examined->pool && !request->no_pools ? examined->pool->entered : NULL;
 }
 
-static bool is_wanted(struct entering *entering, pid_t pid)
+static const char *find_reason(struct entering *entering, pid_t pid)
 {
 	char path[32], program[PATH_MAX];
 	struct stat file;
 
 	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
 	if (stat(path, &file) < 0)
-		return false;
+		return NULL;
 	for (size_t i = 0; i < KINDS_SEEN_MAX && i < entering->seen_count; i++)
 		if (entering->seen[i].device == file.st_dev &&
 		    entering->seen[i].inode == file.st_ino)
-			return entering->seen[i].is_wanted;
+			return entering->seen[i].reason;
 	const struct hl_examined examined = hl_examine_file(path, program);
-	bool wanted = !examined.reason && !examined.entered &&
-		      reason_to_enter(entering->request, &examined);
+	const char *reason = reason_to_enter(entering->request, &examined);
 	size_t place = entering->seen_count++ % KINDS_SEEN_MAX;
 	entering->seen[place].device = file.st_dev;
 	entering->seen[place].inode = file.st_ino;
-	entering->seen[place].is_wanted = wanted;
-	return wanted;
+	entering->seen[place].reason = reason;
+	return reason;
 }
 
-/* By the next one, as they are close together: whoever cannot be entered to the end is ended. */
+/* By the next one, as they are close together: whoever cannot be entered to the end is not recorded. */
 static bool has_descriptors(void)
 {
 	struct rlimit limit = {0};
@@ -174,41 +181,12 @@ static bool has_descriptors(void)
 /* Entering takes more address space than a preloaded recorder. */
 static bool is_limited(pid_t pid)
 {
-	struct rlimit limit;
+	HL_FREED char *limits = NULL; /* prlimit() may not read those of other users */
+	size_t length;
 
-	return prlimit(pid, RLIMIT_AS, NULL, &limit) < 0 || limit.rlim_cur != RLIM_INFINITY ||
-	       prlimit(pid, RLIMIT_DATA, NULL, &limit) < 0 || limit.rlim_cur != RLIM_INFINITY;
-}
-
-/* One begins again by what /proc says of it. */
-static bool has_proc(pid_t pid)
-{
-	char path[64];
-	struct stat file;
-
-	snprintf(path, sizeof(path), "/proc/%d/root/proc/self", pid);
-	return lstat(path, &file) == 0;
-}
-
-/* One with a filter of its own might have to be left as it is. */
-static bool is_as_free_as_we(pid_t pid)
-{
-	struct hl_process_condition own, condition;
-
-	return !is_limited(pid) && has_proc(pid) &&
-	       hl_process_condition_read(getpid(), &own, NULL) == 0 &&
-	       hl_process_condition_read(pid, &condition, NULL) == 0 &&
-	       condition.seccomp_mode == own.seccomp_mode && !condition.tracer_pid;
-}
-
-/* Where it may not be stopped it is recorded as well as its own recorder can. */
-static bool catch_program(void *context, pid_t pid)
-{
-	struct entering *entering = context;
-	struct hl_error ignored;
-
-	return entering->follow_fd >= 0 && is_wanted(entering, pid) && has_descriptors() &&
-	       is_as_free_as_we(pid) && hl_attach_catch(pid, &ignored) == 0;
+	return hl_proc_read_all(pid, "limits", &limits, &length) == 0 &&
+	       !(strstr(limits, "\nMax address space         unlimited ") &&
+		 strstr(limits, "\nMax data size             unlimited "));
 }
 
 static void follow_children(void *context)
@@ -242,28 +220,46 @@ static void leave_ended(struct entering *entering)
 			at = &(*at)->next;
 }
 
-static int enter_caught(void *context, pid_t pid, struct hl_error *err)
+static bool is_wanted(void *context, pid_t pid)
 {
-	const struct hl_attach_settings settings = {.spares = true};
 	struct entering *entering = context;
-	struct entered *entered = calloc(1, sizeof(*entered));
 
-	if (!entered) {
-		hl_attach_let_go(pid);
+	return entering->follow_fd >= 0 && find_reason(entering, pid);
+}
+
+static int enter_waiting(void *context, pid_t pid, struct hl_error *err)
+{
+	struct entering *entering = context;
+	const struct hl_attach_settings settings = {.waits = true,
+						    .no_pools = entering->request->no_pools};
+	const char *reason = find_reason(entering, pid);
+	char unseen[512] = "";
+
+	if (!reason) /* it has just ended */
+		return hl_error_set(err, -ESRCH, "it has ended");
+	if (is_limited(pid))
+		return hl_error_set(err, -ENOTSUP, "%s, and its memory is limited", reason);
+	if (!has_descriptors())
+		return hl_error_set(err, -EMFILE, "%s, and heapline is short of descriptors",
+				    reason);
+	struct entered *entered = calloc(1, sizeof(*entered));
+	if (!entered)
 		return hl_error_set(err, -ENOMEM, "out of memory");
-	}
 	leave_ended(entering);
 	entered->pid = pid;
 	entered->following.group_fd = entering->follow_fd;
-	int r = hl_attach_open_caught(pid, &settings, &entered->attach, err);
+	int r = hl_attach_open(pid, &settings, &entered->attach, err);
 	if (r == 0)
 		r = hl_record_join(entering->collector, pid, entered->attach, false,
-				   &entered->following, err);
+				   entering->request->no_follow ? NULL : &entered->following, err);
 	if (r < 0) {
 		hl_attach_free(entered->attach);
 		free(entered);
 		return r;
 	}
+	hl_attach_unseen(entered->attach, true, unseen, sizeof(unseen));
+	if (unseen[0])
+		hl_collector_warn(entering->collector, unseen);
 	entered->next = entering->entered;
 	entering->entered = entered;
 	return 0;
@@ -310,8 +306,8 @@ static int run_program(const struct request *request, struct hl_launch *launch,
 		hl_cli_error("cannot run '%s': %s", command, strerror(-r));
 		return status_of_exec(r);
 	}
-	if (is_entered && enter_program(request, launch, collector, examined->at_entry, &following,
-					&attach, &err) < 0) {
+	if (is_entered &&
+	    enter_program(request, launch, collector, &following, &attach, &err) < 0) {
 		hl_collector_abandon(collector);
 		hl_attach_free(attach); /* ends the program */
 		attach = NULL;
@@ -359,10 +355,9 @@ static int record_program(const struct request *request, const char *recorder,
 	struct hl_launch launch;
 	int status = HL_RECORD_FAILED;
 
-	/* The rules of choose_way(), for what the program executes. */
-	if (!examined->entered && !request->no_follow && !request->mappings && !request->leaks) {
-		settings.entering = (struct hl_collector_entering){catch_program, hl_attach_let_go,
-								   enter_caught, &entering};
+	if (!examined->entered) {
+		settings.entering =
+			(struct hl_collector_entering){is_wanted, enter_waiting, &entering};
 		entering.follow_fd = epoll_create1(EPOLL_CLOEXEC);
 	}
 	if (hl_collector_new(&settings, &collector, &err) < 0)
@@ -392,29 +387,23 @@ static int record_program(const struct request *request, const char *recorder,
 	return status;
 }
 
-/*
- * A preloaded recorder alone sees mappings, which have what such allocators map, and the program's exit, at which lost
- * blocks are looked for.
- */
-static void choose_way(const struct request *request, struct hl_examined *examined)
+/* Lost blocks are looked for by a preloaded recorder alone. */
+static void say_leaks(const struct request *request, const struct hl_examined *examined)
 {
-	const char *why = examined->guest_allocator && !request->record.no_objects
-				  ? examined->guest_allocator->entered
-				  : reason_to_enter(request, examined);
+	struct request others = *request;
 
-	if (examined->entered && request->leaks)
+	others.leaks = false;
+	const char *entered =
+		examined->entered ? examined->entered : reason_to_enter(request, examined);
+	const char *left_out = reason_to_enter(&others, examined);
+	if (entered)
 		hl_cli_note("lost blocks of this program are not looked for when it exits, as the "
 			    "recorder "
 			    "is brought into it: %s; 'heapline leaks -p PID' looks while it runs",
-			    examined->entered);
-	if (examined->entered || !why || request->mappings)
-		return;
-	if (request->leaks) {
-		hl_cli_note("with '--leaks' blocks of malloc() alone are recorded, though %s", why);
-		return;
-	}
-	examined->entered = why;
-	examined->at_entry = true;
+			    entered);
+	else if (left_out)
+		hl_cli_note("with '--leaks' blocks of malloc() alone are recorded, though %s",
+			    left_out);
 }
 
 /* ---- a program that preloads the recorder by itself ---- */
@@ -524,16 +513,17 @@ static int run_record(void *parsed, int argc, char **argv)
 		return say_error(&err, status_of_exec(r));
 	if (hl_examine_program(program, &examined, &err) < 0)
 		return say_error(&err, HL_RECORD_FAILED);
-	if (request->tags && examined.entered) {
-		hl_cli_error("cannot tag blocks of '%s': %s, so no library can be put into it",
-			     program, examined.entered);
+	if (request->tags && (examined.entered || examined.beside)) {
+		hl_cli_error("cannot tag blocks of '%s': %s, whose place no library takes", program,
+			     examined.entered ? examined.entered : examined.beside);
 		return HL_RECORD_FAILED;
 	}
 	if (request->tags)
 		return run_with_tags(argv);
 	if (hl_preload_find(HL_PRELOAD_RECORDER, recorder, sizeof(recorder), &err) < 0)
 		return say_error(&err, HL_RECORD_FAILED);
-	choose_way(request, &examined);
+	if (request->leaks)
+		say_leaks(request, &examined);
 	return record_program(request, recorder, &examined, argv);
 }
 

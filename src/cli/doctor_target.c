@@ -573,13 +573,14 @@ static void judge_recording(struct hl_doctor *doctor, const char *path, char *co
 	HL_CLEANUP(hl_examinee_close) struct hl_examinee examinee;
 
 	hl_examinee_open(program, &examinee);
+	const bool is_entered = examined.entered || examined.beside;
 	const char *function =
-		examined.reason || examined.entered ? NULL : hl_examine_allocator(&examinee);
+		examined.reason || is_entered ? NULL : hl_examine_allocator(&examinee);
 	const char *hidden = examined.reason ? NULL : hl_examine_hidden_allocator(&examinee);
 	char unseen[HL_EXAMINE_UNSEEN_MAX] = "";
 	int r = hl_doctor_try_recording(&err);
 
-	if (!examined.reason && !examined.entered)
+	if (!examined.reason && !is_entered)
 		hl_examine_unseen(&examinee, unseen);
 	put_command(command, sizeof(command), "", "", argv[0], argv);
 	hl_doctor_say(doctor, "target", "program", "%s%s%s", path,
@@ -608,10 +609,10 @@ static void judge_recording(struct hl_doctor *doctor, const char *path, char *co
 		snprintf(way->reason, sizeof(way->reason),
 			 "calls of %.160s, which this heapline does not know, are not seen",
 			 unseen);
-	else if (examined.entered)
+	else if (is_entered)
 		snprintf(way->reason, sizeof(way->reason),
 			 "%s, so the recorder comes in before its first instruction",
-			 examined.entered);
+			 examined.entered ? examined.entered : examined.beside);
 	if (examined.reason && stat(path, &status) == 0 && status.st_mode & (S_ISUID | S_ISGID))
 		advise_copy(way, path, argv);
 }

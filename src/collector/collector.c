@@ -485,10 +485,10 @@ void hl_collector_dispatch(struct hl_collector *collector)
 	struct epoll_event event;
 
 	/* One at a time: what one event frees, another of the same batch might name. */
-	for (int i = 0; i < EVENTS_PER_DISPATCH || collector->caught; i++) {
+	for (int i = 0; i < EVENTS_PER_DISPATCH || collector->enterable; i++) {
 		if (i < EVENTS_PER_DISPATCH && epoll_wait(collector->epoll_fd, &event, 1, 0) == 1)
 			on_event(collector, event.data.u64);
-		else if (!hl_collector_enter_caught(collector))
+		else if (!hl_collector_enter_next(collector))
 			return;
 	}
 }

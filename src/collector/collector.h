@@ -31,13 +31,12 @@
 struct hl_collector;
 
 /*
- * Brings the recorder into programs that preload one and would be recorded without a part of what they allocate. catches() is asked of each that says
- * hello, and true makes it begin once more without its recorder; enter() follows when no other waits for an answer, or let_go() where it is not there to hear that.
- * enter() calls hl_collector_adopt(), and returns 0 or a negative errno with a sentence. NULL: none is caught.
+ * Brings the recorder into programs that preload one and would be recorded without a part of what they allocate. wants() is asked of each that says
+ * hello; enter() follows once no other hello is to be read, while it waits for the answer before its first constructor: 0 after hl_collector_adopt(), or a
+ * negative errno with a sentence; then its own recorder records it, unless it was adopted. NULL: all are left to their own.
  */
 struct hl_collector_entering {
-	bool (*catches)(void *context, pid_t pid);
-	void (*let_go)(pid_t pid);
+	bool (*wants)(void *context, pid_t pid);
 	int (*enter)(void *context, pid_t pid, struct hl_error *err);
 	void *context;
 };
@@ -267,9 +266,9 @@ struct hl_examined {
 	/* Why the recorder must be brought in as the program begins; NULL: it is preloaded. */
 	const char *entered;
 	bool is_static; /* preloading does nothing to it, and may be left for its children */
-	bool at_entry;	/* as it begins: once its libraries are loaded */
-	const struct hl_pool_traits *pool; /* of its pools, for which it must be so, too; or NULL */
-	/* What it allocates is seen only where the recorder is brought in, as at its entry; or NULL. */
+	/* It can be preloaded, and what it allocates by functions of its own is seen only where the recorder is brought in. */
+	const char *beside;
+	const struct hl_pool_traits *pool; /* or NULL */
 	const struct hl_guest_allocator *guest_allocator;
 };
 

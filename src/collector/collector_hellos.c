@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How processes come to the collector: by a hello, adopted, or caught as they begin; see collector.h. */
+/* How processes come to the collector: by a hello, adopted, or entered as they say it; see collector.h. */
 #include "collector/collector_parts.h"
 
 #include "base/clock.h"
@@ -7,7 +7,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -176,68 +178,52 @@ int hl_collector_heed(struct hl_collector *collector, int fd, hl_collector_ready
 	return hl_collector_watch(collector, fd, HL_EVENT_HEEDED);
 }
 
-/* Catches the program, if it is one to be entered, and has it begin once more; hl_collector_enter_caught() follows. */
-static bool has_caught(struct hl_collector *collector, const struct hl_caller *caller, bool arrived)
+/* Not once it has ended, or has run on because we were stopped or slow. */
+static bool still_waits(const struct hl_caller *caller)
 {
-	const struct hl_collector_entering *entering = &collector->settings.entering;
-	struct hl_caught **end = &collector->caught, *caught = malloc(sizeof(*caught));
+	char byte;
 
-	if (!caught || !entering->catches(entering->context, caller->pid)) {
-		free(caught);
-		return false;
-	}
-	while (*end)
-		end = &(*end)->next;
-	*caught = (struct hl_caught){.pid = caller->pid, .arrived = arrived};
-	if (hl_reception_answer(caller, HL_WELCOME_BEGIN_AGAIN, NULL) < 0) {
-		entering->let_go(caller->pid); /* it has ended, or stopped to wait */
-		hl_collector_refuse(collector, caller->pid, hl_collector_reason_of(EPIPE), arrived);
-		free(caught);
-	} else
-		*end = caught;
-	return true;
+	return recv(caller->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0 && errno == EAGAIN;
 }
 
-bool hl_collector_enter_caught(struct hl_collector *collector)
+/* Whether the recorder was brought into the program that waits for our answer, or it is recorded by neither; else its own is to record it. */
+static bool has_entered(struct hl_collector *collector, const struct hl_caller *caller,
+			bool arrived)
 {
 	const struct hl_collector_entering *entering = &collector->settings.entering;
-	struct hl_caught *caught = collector->caught;
 	struct hl_error err = {0};
 
-	if (!caught)
+	if (!still_waits(caller))
 		return false;
-	collector->caught = caught->next;
-	if (entering->enter(entering->context, caught->pid, &err) < 0)
-		hl_collector_refuse(collector, caught->pid, err.text, caught->arrived);
-	struct hl_tracked *tracked = hl_collector_find_running(collector, caught->pid);
-	if (tracked) {
-		tracked->arrived = caught->arrived;
-		collector->unrecorded.arrived += caught->arrived;
-	}
-	free(caught);
+	int r = entering->enter(entering->context, caller->pid, &err);
+	struct hl_tracked *tracked = hl_collector_find_running(collector, caller->pid);
+	if (r < 0 && tracked)
+		hl_collector_refuse(collector, caller->pid, err.text, false);
+	else if (r < 0 && still_waits(caller))
+		hl_archive_warn(&collector->archive,
+				"only blocks of malloc() are recorded in process %d: %s",
+				caller->pid, err.text);
+	if (!tracked)
+		return false;
+	tracked->arrived = arrived;
+	collector->unrecorded.arrived += arrived;
+	if (hl_reception_answer(caller, HL_WELCOME_ENTERED, NULL) < 0 &&
+	    !hl_tracked_check_end(tracked))
+		hl_archive_warn(&collector->archive,
+				"process %d did not wait for heapline, which was stopped or too "
+				"busy: what it did meanwhile is not recorded",
+				caller->pid);
 	return true;
 }
 
-/* A pid that says hello again has begun another program. */
-static void greet(struct hl_collector *collector, const struct hl_caller *caller,
-		  const struct hl_hello *hello)
+/* Has its own recorder record it. */
+static void take_caller_in(struct hl_collector *collector, const struct hl_caller *caller,
+			   const struct hl_hello *hello, bool arrived)
 {
-	struct hl_tracked *before = hl_collector_find_running(collector, caller->pid),
-			  *tracked = NULL;
+	struct hl_tracked *tracked = NULL;
 	bool is_forked = hello->kind == HL_HELLO_FORK;
-
-	/* Asked before the answer, after which the new program may end, too, and its parent. */
-	if (before && !hl_tracked_check_end(before))
-		hl_tracked_set_end(before, HL_END_EXEC);
-	bool arrived = !is_forked && !before &&
-		       was_expected(collector, caller->pid, (pid_t)hl_identity_parent(caller->pid));
-	if (!is_forked && collector->settings.entering.catches &&
-	    has_caught(collector, caller, arrived)) {
-		if (before)
-			hl_collector_finish_process(collector, before);
-		return;
-	}
 	int r = welcome(collector, caller, hello, &tracked);
+
 	if (tracked) {
 		enter(collector, tracked, arrived);
 		hl_program_warnings_address_space(&collector->archive, &collector->settings.region,
@@ -248,6 +234,58 @@ static void greet(struct hl_collector *collector, const struct hl_caller *caller
 				    is_forked || arrived);
 	}
 	collector->unrecorded.fork_hellos += is_forked;
+}
+
+/* To enter takes a while: others are answered first. Its place among the waiting is free then. */
+static bool has_queued(struct hl_collector *collector, struct hl_waiting *waiting,
+		       const struct hl_hello *hello, bool arrived)
+{
+	const struct hl_collector_entering *entering = &collector->settings.entering;
+	struct hl_enterable **end = &collector->enterable, *enterable;
+
+	if (!entering->wants || !entering->wants(entering->context, waiting->caller.pid) ||
+	    !(enterable = malloc(sizeof(*enterable))))
+		return false;
+	while (*end)
+		end = &(*end)->next;
+	*enterable = (struct hl_enterable){NULL, waiting->caller, *hello, arrived};
+	*end = enterable;
+	hl_reception_answer(&waiting->caller, HL_WELCOME_WAIT, NULL);
+	epoll_ctl(collector->epoll_fd, EPOLL_CTL_DEL, waiting->caller.fd, NULL);
+	waiting->caller.fd = -1;
+	return true;
+}
+
+bool hl_collector_enter_next(struct hl_collector *collector)
+{
+	struct hl_enterable *enterable = collector->enterable;
+
+	if (!enterable)
+		return false;
+	collector->enterable = enterable->next;
+	if (!has_entered(collector, &enterable->caller, enterable->arrived))
+		take_caller_in(collector, &enterable->caller, &enterable->hello,
+			       enterable->arrived);
+	close(enterable->caller.fd);
+	free(enterable);
+	return true;
+}
+
+/* A pid that says hello again has begun another program. */
+static void greet(struct hl_collector *collector, struct hl_waiting *waiting,
+		  const struct hl_hello *hello)
+{
+	const struct hl_caller *caller = &waiting->caller;
+	struct hl_tracked *before = hl_collector_find_running(collector, caller->pid);
+	bool is_forked = hello->kind == HL_HELLO_FORK;
+
+	/* Asked before the answer, after which the new program may end, too, and its parent. */
+	if (before && !hl_tracked_check_end(before))
+		hl_tracked_set_end(before, HL_END_EXEC);
+	bool arrived = !is_forked && !before &&
+		       was_expected(collector, caller->pid, (pid_t)hl_identity_parent(caller->pid));
+	if (is_forked || !has_queued(collector, waiting, hello, arrived))
+		take_caller_in(collector, caller, hello, arrived);
 	if (before)
 		hl_collector_finish_process(collector, before);
 }
@@ -264,7 +302,7 @@ void hl_collector_on_waiting(struct hl_collector *collector, struct hl_waiting *
 		collector->strangers++;
 	else if (collector->begun &&
 		 (collector->settings.region.follow || waiting->caller.pid == collector->program))
-		greet(collector, &waiting->caller, &hello);
+		greet(collector, waiting, &hello);
 	else
 		hl_reception_answer(&waiting->caller, EPERM, NULL);
 	hl_collector_stop_waiting(waiting);

@@ -28,16 +28,17 @@ struct hl_waiting {
 	uint64_t deadline_ns;
 };
 
-/* A program that begins once more, and waits for the recorder to be brought in. */
-struct hl_caught {
-	struct hl_caught *next;
-	pid_t pid;
+/* A program that waits for the recorder to be brought in. */
+struct hl_enterable {
+	struct hl_enterable *next;
+	struct hl_caller caller;
+	struct hl_hello hello;
 	bool arrived; /* it is one of those that are counted as children, and no forked one */
 };
 
 struct hl_collector {
 	struct hl_collector_settings settings;
-	struct hl_caught *caught; /* oldest first */
+	struct hl_enterable *enterable; /* oldest first */
 	struct hl_reception reception;
 	struct hl_archive archive;
 	struct hl_budget *budget;   /* NULL for want of memory */
@@ -93,5 +94,5 @@ void hl_collector_stop_waiting(struct hl_waiting *waiting);
 /* Turns away those who have not said hello in time. Returns whether some still may. */
 bool hl_collector_check_waiting(struct hl_collector *collector, uint64_t now_ns);
 
-/* Brings the recorder into the program that was caught first. False: none is left. */
-bool hl_collector_enter_caught(struct hl_collector *collector);
+/* Enters the program that has waited longest. False: none waits. */
+bool hl_collector_enter_next(struct hl_collector *collector);

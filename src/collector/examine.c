@@ -288,10 +288,9 @@ static struct hl_examined judge_elf(const char *path, Elf *elf)
 		if (exports(elf, hl_pool_traits[i].exported) ||
 		    hl_elf_needs(elf, hl_pool_traits[i].library))
 			loader.pool = &hl_pool_traits[i];
-	if (!has_allocator_beside_malloc(elf))
-		return loader;
-	return (struct hl_examined){.entered = "it has an allocator beside malloc",
-				    .at_entry = true};
+	if (has_allocator_beside_malloc(elf))
+		loader.beside = "it has an allocator beside malloc";
+	return loader;
 }
 
 static int open_program(const char *path)

@@ -187,8 +187,10 @@ static bool has_region(pid_t pid)
 
 bool hl_unrecorded_was_expected(pid_t parent, const struct hl_tracked *tracked, bool is_orphan)
 {
+	/* A recorder that was brought in counts no children. */
 	if (tracked)
-		return !tracked->is_another && !atomic_load(&tracked->region.header->kin.replacing);
+		return !tracked->attached && !tracked->is_another &&
+		       !atomic_load(&tracked->region.header->kin.replacing);
 	return is_orphan || has_region(parent);
 }
 

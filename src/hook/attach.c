@@ -229,11 +229,11 @@ static int open_target(pid_t pid, open_fn *open_remote, const struct hl_attach_s
 	if (r == 0 && settings->no_pools)
 		hl_hook_rules_leave_out_pools(&attach->rules);
 	/* A child that is caught has yet to execute the program. */
-	if (open_remote == hl_remote_open)
+	if (open_remote != hl_remote_open_caught)
 		remember_program(attach);
 	if (r == 0)
 		r = open_remote(pid, &attach->remote, err);
-	if (open_remote != hl_remote_open)
+	if (open_remote == hl_remote_open_caught)
 		remember_program(attach);
 	if (r == 0)
 		r = read_maps(attach, err);
@@ -253,7 +253,8 @@ static int open_target(pid_t pid, open_fn *open_remote, const struct hl_attach_s
 int hl_attach_open(pid_t pid, const struct hl_attach_settings *settings,
 		   struct hl_attach **ret_attach, struct hl_error *err)
 {
-	return open_target(pid, hl_remote_open, settings, ret_attach, err);
+	return open_target(pid, settings->waits ? hl_remote_open_waiting : hl_remote_open, settings,
+			   ret_attach, err);
 }
 
 int hl_attach_catch(pid_t child, struct hl_error *err)
@@ -261,19 +262,10 @@ int hl_attach_catch(pid_t child, struct hl_error *err)
 	return hl_remote_catch(child, err);
 }
 
-void hl_attach_let_go(pid_t child)
-{
-	hl_remote_let_go(child);
-}
-
 int hl_attach_open_caught(pid_t child, const struct hl_attach_settings *settings,
 			  struct hl_attach **ret_attach, struct hl_error *err)
 {
-	return open_target(child,
-			   settings->spares	? hl_remote_open_spared
-			   : settings->at_entry ? hl_remote_open_at_entry
-						: hl_remote_open_caught,
-			   settings, ret_attach, err);
+	return open_target(child, hl_remote_open_caught, settings, ret_attach, err);
 }
 
 void hl_attach_free(struct hl_attach *attach)

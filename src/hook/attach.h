@@ -27,8 +27,7 @@ struct hl_attach_settings {
 	bool counts_layers;
 	bool no_objects; /* those of a guest's own allocator are left out; the region says it of others */
 	bool no_pools; /* presets of pools hold only where ${hooks} ask for them */
-	bool at_entry; /* of a caught program: once its libraries are loaded and have begun */
-	bool spares; /* that, and a program that cannot be entered goes on as it is, and is not killed */
+	bool waits; /* its one thread waits for the caller, before any code of the program has run */
 };
 
 /* How long the target was stopped, in microseconds. */
@@ -88,12 +87,11 @@ void hl_attach_awaited(const struct hl_attach *attach, char *ret_text, size_t ca
 
 /*
  * For a program from its first instruction on. hl_attach_catch(), before ${child}
- * executes a program (hl_attach_let_go(): it does not after all); hl_attach_open_caught() instead of hl_attach_open(), with the same errors.
+ * executes a program; hl_attach_open_caught() instead of hl_attach_open(), with the same errors.
  * The program waits until hl_attach_patch() has succeeded; after any error it has been killed before
- * its first instruction, or the first of its own, at the latest by hl_attach_free().
+ * its first instruction, at the latest by hl_attach_free().
  */
 int hl_attach_catch(pid_t child, struct hl_error *err);
-void hl_attach_let_go(pid_t child);
 int hl_attach_open_caught(pid_t child, const struct hl_attach_settings *settings,
 			  struct hl_attach **ret_attach, struct hl_error *err);
 

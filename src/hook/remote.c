@@ -726,10 +726,8 @@ void hl_remote_free(struct hl_remote *remote)
 	if (!remote)
 		return;
 	uint64_t deadline = now_ns() + PATIENCE_NS, last = deadline + FREE_PATIENCE_NS;
-	if (remote->is_held && !remote->is_spared) /* as if it had never been started */
+	if (remote->is_held) /* as if it had never been started */
 		kill(remote->pid, SIGKILL);
-	else if (remote->is_held && !remote->thread_count)
-		hl_remote_let_go(remote->pid);
 	hl_remote_release(remote);
 	/* One that stopped later would stay so until we end. */
 	while ((remote->thread_count || remote->ending_count) &&

@@ -50,15 +50,12 @@ int hl_remote_open(pid_t pid, struct hl_remote **ret_remote, struct hl_error *er
  * goes on. Errors as above; -ESRCH when it has ended instead.
  */
 int hl_remote_catch(pid_t child, struct hl_error *err);
-void hl_remote_let_go(pid_t child); /* it is caught, and executes none after all */
 int hl_remote_open_caught(pid_t child, struct hl_remote **ret_remote, struct hl_error *err);
-/* The same at the program's entry, when its libraries are loaded and their constructors have run; until then a
- * breakpoint stands there, so that it ends if heapline does. */
-int hl_remote_open_at_entry(pid_t child, struct hl_remote **ret_remote, struct hl_error *err);
-/* The same for a program that is to run in any case: after an error it goes on as it is, also one that has executed no program, or
- * has not reached its entry, after a few seconds (-EAGAIN). */
-int hl_remote_open_spared(pid_t child, struct hl_remote **ret_remote, struct hl_error *err);
 void hl_remote_release(struct hl_remote *remote);
+
+/* Like hl_remote_open(), but of a process whose one thread waits for us before its program's entry point, where nothing is planted, and no child of ours is
+ * started for it. */
+int hl_remote_open_waiting(pid_t pid, struct hl_remote **ret_remote, struct hl_error *err);
 
 /*
  * Lets all threads go that are stopped, and ends the guardian. NULL is fine. A thread that did not
@@ -224,10 +221,9 @@ struct hl_remote_caller {
 
 struct hl_remote {
 	pid_t pid;
-	bool is_child;	/* of ours: whoever started it waits for its end */
-	bool is_held;	/* its one thread is not let go before hl_remote_release() */
-	bool is_spared; /* where it is held and cannot be entered it goes on, and is not killed */
-	int memory;	/* /proc/PID/mem: of the program that it was then, if another follows */
+	bool is_child; /* of ours: whoever started it waits for its end */
+	bool is_held;  /* its one thread is not let go before hl_remote_release() */
+	int memory;    /* /proc/PID/mem: of the program that it was then, if another follows */
 	struct hl_gadgets gadgets;
 	struct hl_guardian *guardian; /* NULL: priorities may not be changed */
 

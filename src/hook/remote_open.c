@@ -50,9 +50,6 @@ static const struct hl_seccomp_call *seccomp_find_forbidden(const struct sock_fi
 /* Between the start of a program and its first instruction nothing waits for anybody. */
 #define PATIENCE_NS (5 * HL_NS_PER_SECOND)
 
-/* The dynamic linker may wait for a disk, and a constructor for anything. */
-#define LOADING_PATIENCE_NS (UINT64_C(86400) * HL_NS_PER_SECOND)
-
 #define CATCH_OPTIONS ((uintptr_t)(PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD))
 
 int hl_remote_catch(pid_t child, struct hl_error *err)
@@ -61,22 +58,6 @@ int hl_remote_catch(pid_t child, struct hl_error *err)
 		return 0;
 	return hl_error_set(err, -errno, "cannot stop process '%d' where it begins: %s", child,
 			    strerror(errno));
-}
-
-void hl_remote_let_go(pid_t child)
-{
-	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
-	struct hl_remote remote = {.pid = child, .is_child = true}; /* its end is left to others */
-	int status;
-
-	int r = hl_remote_await(&remote, child, 0, &status); /* a stop that nobody has seen */
-	if (r == -EAGAIN && hl_remote_trace(PTRACE_DETACH, child, 0, NULL) < 0) {
-		hl_remote_trace(PTRACE_INTERRUPT, child, 0, NULL);
-		r = hl_remote_await(&remote, child, deadline, &status);
-	}
-	if (r == 0)
-		hl_remote_trace(PTRACE_DETACH, child, 0,
-				(const void *)(uintptr_t)(status >> 16 ? 0 : WSTOPSIG(status)));
 }
 
 /* Until execve() is done; signals on the way are the program's. */
@@ -106,105 +87,6 @@ static int remote_await_start(struct hl_remote *remote)
 	hl_remote_trace(PTRACE_INTERRUPT, remote->pid, 0, NULL);
 	hl_remote_trace(PTRACE_CONT, remote->pid, 0, NULL);
 	return hl_remote_await_interrupt(remote, remote->pid, deadline);
-}
-
-/* Where a program begins, with a breakpoint on it. */
-struct entry {
-	uint64_t address, code;
-};
-
-static int set_breakpoint(const struct hl_remote *remote, struct entry *ret_entry)
-{
-	uint64_t address = hl_process_auxv(remote->pid, AT_ENTRY);
-
-	errno = 0;
-	uint64_t code = (uint64_t)hl_remote_trace(PTRACE_PEEKTEXT, remote->pid, address, NULL);
-	uint64_t with_trap = (code & ~HL_BREAKPOINT_MASK) | HL_BREAKPOINT_CODE;
-	if (errno ||
-	    hl_remote_trace(PTRACE_POKETEXT, remote->pid, address, (const void *)with_trap) < 0)
-		return -errno;
-	*ret_entry = (struct entry){address, code};
-	return 0;
-}
-
-/* A child that a constructor forks has the breakpoint, too, and nobody there who waits for it. */
-static void free_child(struct hl_remote *remote, const struct entry *entry)
-{
-	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
-	unsigned long child = 0;
-	int status;
-
-	if (hl_remote_trace(PTRACE_GETEVENTMSG, remote->pid, 0, &child) < 0 ||
-	    hl_remote_await(remote, (pid_t)child, deadline, &status) < 0)
-		return;
-	hl_remote_trace(PTRACE_POKETEXT, (pid_t)child, entry->address, (const void *)entry->code);
-	hl_remote_trace(PTRACE_DETACH, (pid_t)child, 0, NULL);
-}
-
-/* Of one that is late: takes the breakpoint off, unless it is reached after all. */
-static int await_late(struct hl_remote *remote, const struct entry *entry, int *ret_status)
-{
-	hl_remote_trace(PTRACE_INTERRUPT, remote->pid, 0, NULL);
-	int r = hl_remote_await(remote, remote->pid, hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS,
-				ret_status);
-	if (r < 0 || *ret_status >> 16 != PTRACE_EVENT_STOP)
-		return r;
-	hl_remote_trace(PTRACE_POKETEXT, remote->pid, entry->address, (const void *)entry->code);
-	return -EAGAIN;
-}
-
-/* Signals on the way are the program's. It may have become another program, which has another entry. */
-static int await_breakpoint(struct hl_remote *remote, struct entry *entry,
-			    struct hl_thread_registers *ret_registers)
-{
-	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) +
-			    (remote->is_spared ? PATIENCE_NS : LOADING_PATIENCE_NS);
-	uintptr_t signal = 0;
-	int status;
-
-	for (;;) {
-		hl_remote_trace(PTRACE_CONT, remote->pid, 0, (const void *)signal);
-		int r = hl_remote_await(remote, remote->pid, deadline, &status);
-		if (r == -EAGAIN && remote->is_spared)
-			r = await_late(remote, entry, &status);
-		if (r == 0 && status >> 16 == PTRACE_EVENT_EXEC)
-			r = set_breakpoint(remote, entry);
-		else if (r == 0 && status >> 16 == PTRACE_EVENT_FORK)
-			free_child(remote, entry);
-		if (r == 0 && hl_thread_registers_read(remote->pid, ret_registers) < 0)
-			r = -ESRCH;
-		if (r < 0 ||
-		    (!(status >> 16) && WSTOPSIG(status) == SIGTRAP &&
-		     *hl_thread_registers_pc(ret_registers) == entry->address + HL_BREAKPOINT_STEP))
-			return r;
-		signal = status >> 16 ? 0 : (uintptr_t)WSTOPSIG(status);
-	}
-}
-
-/* After that: until it is about to run the first one of its own, not of its dynamic linker. */
-static int remote_run_to_entry(struct hl_remote *remote)
-{
-	const uintptr_t with_forks = CATCH_OPTIONS | PTRACE_O_TRACEFORK;
-	struct hl_thread_registers registers;
-	struct entry entry = {0};
-
-	int r = set_breakpoint(remote, &entry);
-	if (r < 0)
-		return r;
-	hl_remote_trace(PTRACE_SETOPTIONS, remote->pid, 0, (const void *)with_forks);
-	r = await_breakpoint(remote, &entry, &registers);
-	if (r < 0)
-		return r;
-	hl_remote_trace(PTRACE_SETOPTIONS, remote->pid, 0, (const void *)CATCH_OPTIONS);
-	*hl_thread_registers_pc(&registers) = entry.address;
-	if (hl_remote_trace(PTRACE_POKETEXT, remote->pid, entry.address, (const void *)entry.code) <
-		    0 ||
-	    hl_thread_registers_write(remote->pid, &registers) < 0)
-		return -errno;
-	hl_remote_trace(PTRACE_INTERRUPT, remote->pid, 0, NULL);
-	hl_remote_trace(PTRACE_CONT, remote->pid, 0, NULL);
-	return hl_remote_await_interrupt(remote, remote->pid,
-					 hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS);
 }
 
 void hl_remote_release(struct hl_remote *remote)
@@ -520,15 +402,13 @@ static int check_program(struct hl_remote *remote, struct hl_error *err)
 		      : 0;
 }
 
-enum beginning { RUNS_ALREADY, AT_START, AT_ENTRY_POINT, SPARED_AT_ENTRY_POINT };
+enum beginning { RUNS_ALREADY, WAITS_FOR_US, AT_START };
 
 /* Its one thread is ours already, and stopped. */
-static int take_caught(struct hl_remote *remote, enum beginning beginning, struct hl_error *err)
+static int take_caught(struct hl_remote *remote, struct hl_error *err)
 {
 	remote->is_child = true;
 	int r = remote_await_start(remote);
-	if (r == 0 && beginning != AT_START)
-		r = remote_run_to_entry(remote);
 	struct hl_remote_thread *thread = r == 0 ? hl_remote_add(remote, remote->pid) : NULL;
 	if (r == 0 && !thread)
 		r = -ENOMEM;
@@ -550,9 +430,8 @@ static int open_remote(pid_t pid, enum beginning beginning, struct hl_remote **r
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	remote->pid = pid;
 	remote->memory = -1;
-	remote->is_held = beginning != RUNS_ALREADY;
-	remote->is_spared = beginning == SPARED_AT_ENTRY_POINT;
-	int r = remote->is_held ? take_caught(remote, beginning, err) : 0;
+	remote->is_held = beginning == AT_START;
+	int r = remote->is_held ? take_caught(remote, err) : 0;
 	if (r == 0)
 		r = check_process(remote, err);
 	if (r == 0)
@@ -561,9 +440,15 @@ static int open_remote(pid_t pid, enum beginning beginning, struct hl_remote **r
 		r = check_program(remote, err);
 	if (r == 0)
 		r = check_sandbox(remote, err);
-	/* A thread that is stopped already needs none; and whoever waits for all children of ours
+	/* Code at the entry point would be run if we ended before it is back. */
+	if (r == 0 && beginning == WAITS_FOR_US && remote->gadgets.entry)
+		r = hl_error_set(err, -ENOTSUP,
+				 "cannot enter process '%d': its code has no system call that it "
+				 "could be asked to make",
+				 pid);
+	/* A thread that is stopped already, or waits, needs none; and whoever waits for all children of ours
 	 * would wait for the guardian, too. */
-	if (r == 0 && !remote->is_held && hl_guardian_new(&remote->guardian) == -ENOMEM)
+	if (r == 0 && beginning == RUNS_ALREADY && hl_guardian_new(&remote->guardian) == -ENOMEM)
 		r = hl_error_set(err, -ENOMEM, "out of memory");
 	if (r < 0) {
 		hl_remote_free(remote);
@@ -583,12 +468,7 @@ int hl_remote_open_caught(pid_t child, struct hl_remote **ret_remote, struct hl_
 	return open_remote(child, AT_START, ret_remote, err);
 }
 
-int hl_remote_open_at_entry(pid_t child, struct hl_remote **ret_remote, struct hl_error *err)
+int hl_remote_open_waiting(pid_t pid, struct hl_remote **ret_remote, struct hl_error *err)
 {
-	return open_remote(child, AT_ENTRY_POINT, ret_remote, err);
-}
-
-int hl_remote_open_spared(pid_t child, struct hl_remote **ret_remote, struct hl_error *err)
-{
-	return open_remote(child, SPARED_AT_ENTRY_POINT, ret_remote, err);
+	return open_remote(pid, WAITS_FOR_US, ret_remote, err);
 }

@@ -267,12 +267,17 @@ static int receive_region(int fd, int32_t collector_pid, uint64_t deadline_ms,
 		.msg_iov = &(struct iovec){ret_welcome, sizeof(*ret_welcome)},
 		.msg_iovlen = 1,
 		.msg_control = &control,
-		.msg_controllen = sizeof(control),
 	};
 	long received;
 
 	do {
+		message.msg_controllen =
+			sizeof(control); /* a message without a descriptor sets it to 0 */
 		received = HL_SYS(SYS_recvmsg, fd, &message, MSG_CMSG_CLOEXEC);
+		if (received == sizeof(*ret_welcome) && ret_welcome->error == HL_WELCOME_WAIT) {
+			deadline_ms = now_ms() + HL_ENTER_WAIT_MS;
+			received = -EAGAIN;
+		}
 	} while (try_again(received, deadline_ms) && !is_stopped(collector_pid));
 	if (received == -EAGAIN || received == -EINTR)
 		return -EAGAIN;
@@ -294,11 +299,11 @@ struct request {
 	int32_t collector_pid;
 };
 
-static bool begins_again;
+static bool is_entered;
 
-bool hl_connect_begins_again(void)
+bool hl_connect_is_entered(void)
 {
-	return begins_again;
+	return is_entered;
 }
 
 static void ask(struct request *request)
@@ -315,8 +320,7 @@ static void ask(struct request *request)
 	if (region_fd == -EAGAIN)
 		announce_silence(fd);
 	hl_sys_close(fd);
-	begins_again = region_fd == -EPROTO && request->kind == HL_HELLO_START &&
-		       welcome.error == HL_WELCOME_BEGIN_AGAIN;
+	is_entered = region_fd == -EPROTO && welcome.error == HL_WELCOME_ENTERED;
 	if (region_fd < 0)
 		return;
 	request->bytes = welcome.region_bytes;

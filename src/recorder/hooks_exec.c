@@ -101,7 +101,8 @@ static int make_with(const struct call *call, char *const *environment)
 {
 	hl_libc_resolve();
 	bool withholds = hl_filters_withhold();
-	size_t bytes = hl_kin_are_followed() ? hl_environment_room(environment, withholds) : 0;
+	bool is_followed = hl_kin_are_followed() || hl_connect_is_entered();
+	size_t bytes = is_followed ? hl_environment_room(environment, withholds) : 0;
 	bool large = bytes > STACK_BYTES_MAX;
 	void *room = large ? map_for_exec(bytes) : bytes ? alloca(bytes) : NULL;
 	int result = make(call, room ? hl_environment_complete(environment, withholds, room, bytes)
@@ -332,7 +333,7 @@ static struct loan lend_environment(void)
 	bool alone = &__libc_single_threaded && __libc_single_threaded;
 	struct loan loan = {.own = environ};
 
-	if (hl_libc_resolve() && alone && hl_kin_are_followed())
+	if (hl_libc_resolve() && alone && (hl_kin_are_followed() || hl_connect_is_entered()))
 		loan.bytes = hl_environment_room(environ, false);
 	loan.room = loan.bytes ? map_room(loan.bytes) : NULL;
 	if (loan.room)

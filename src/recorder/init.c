@@ -33,8 +33,7 @@ static void note_interpreters(void)
  * ---- sanitizers ----
  *
  * They have to begin before their functions are called, among which are those of libc, and AddressSanitizer wants to be first among
- * libraries. `heapline record` refuses such programs; one that a recorded program runs is started again without the recorder, as is
- * one that the collector wants to enter by other means. Until
+ * libraries. `heapline record` refuses such programs; one that a recorded program runs is started again without the recorder. Until
  * then nothing of libc may be called that a sanitizer replaces.
  */
 
@@ -142,9 +141,8 @@ static __attribute__((constructor)) void start(int argc, char **argv, char **env
 	hl_kin_keep_arguments(argv, environment);
 	hl_objects_hooks = (struct hl_objects_hooks){&hl_hooks_objects, &hl_hooks_arenas};
 	hl_start(environment);
-	if (hl_connect_begins_again())
-		start_without_recorder(argv, environment);
-	hl_annotations_begin();
+	if (!hl_connect_is_entered())
+		hl_annotations_begin();
 	if (hl_recorder_is_running(hl_recorder)) {
 		hl_deepbind_begin();
 		note_interpreters();

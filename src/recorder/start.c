@@ -152,4 +152,6 @@ void hl_start(char *const *environment)
 	if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
 		return;
 	atomic_store(&recorder->phase, start(recorder, HL_HELLO_START));
+	if (hl_connect_is_entered())
+		hl_recorder = NULL; /* forked children are not to say hello, either */
 }

@@ -33,8 +33,8 @@ bool hl_connect_may_start(void);
  */
 void *hl_connect_get_region(enum hl_hello_kind kind, size_t *ret_bytes, int32_t *ret_collector_pid);
 
-/* Whether the collector waits for the program to begin once more, without the recorder (HL_WELCOME_BEGIN_AGAIN). */
-bool hl_connect_begins_again(void);
+/* Whether another recorder was brought in instead of this one (HL_WELCOME_ENTERED), which records forked children, but not what they execute. */
+bool hl_connect_is_entered(void);
 
 /* ---- ask collector ---- */
 

@@ -73,8 +73,11 @@ struct hl_invitation {
 
 #define HL_WELCOME_PAGE_BYTES UINT64_C(4096)
 
-/* Instead of an errno: the program is to begin once more without the recorder, which is then brought into it. */
-#define HL_WELCOME_BEGIN_AGAIN (-1)
+/* Instead of an errno: another recorder, which sees more, was brought in, and this one passes all calls on; or another answer follows in
+ * HL_ENTER_WAIT_MS, after which, or once the collector has ended or stopped, the program runs on unrecorded. */
+#define HL_WELCOME_ENTERED (-1)
+#define HL_WELCOME_WAIT	   (-2)
+#define HL_ENTER_WAIT_MS   60000
 
 struct hl_welcome {
 	uint64_t magic;

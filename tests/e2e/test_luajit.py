@@ -208,7 +208,7 @@ class Neovim(harness.TestCase):
 
 
 class Preloaded(harness.TestCase):
-    """With --mappings the recorder is preloaded: what LuaJIT maps is counted as such."""
+    """Where the recorder is preloaded, as with --mappings, and where another one is brought in beside it."""
 
     def test_what_it_maps_is_counted_with_mappings(self):
         recording = self.path("jit.hl")
@@ -223,14 +223,22 @@ class Preloaded(harness.TestCase):
         recording, script = self.path("jit.hl"), self.path("open.lua")
         with open(script, "w", encoding="utf-8") as file:
             file.write("local kept = {}\nfor i = 1, 20 do\n  kept[i] = io.open('/dev/null')\nend\nos.exit(0)\n")
-        # Through a program without LuaJIT, which executes it.
-        command = ["/usr/bin/env", harness.need("luajit"), script]
+        # A program with a limit of its memory is not entered.
+        command = ["sh", "-c", f"ulimit -v 16000000; exec {harness.need('luajit')} {script}"]
         result = harness.run(harness.record_command(recording, command))
         self.assertEqual(result.status, 0, result.stderr)
-        [warning] = harness.info(recording)["recording"]["warnings"]
-        self.assertIn("runs LuaJIT, whose objects are not seen", warning)
+        warnings = "".join(harness.info(recording)["recording"]["warnings"])
+        self.assertIn("runs LuaJIT, whose objects are not seen", warnings)
+        self.assertIn("its memory is limited", warnings)
         rows = harness.report("lines", recording, "--value", "inuse", "--stack", "script")["rows"]
         self.assertEqual([(row["line"], row["objects"]) for row in rows if row["file"] == script], [(3, 20)])
+
+    def test_one_that_another_program_executes_is_entered(self):
+        recording = self.path("jit.hl")
+        command = ["env", harness.need("luajit"), "-e", "local t = {} for i = 1, 100000 do t[i] = {i} end"]
+        result = harness.run(harness.record_command(recording, command))
+        self.assertEqual(result.status, 0, result.stderr)
+        self.assertGreater(harness.report("top", recording, "--value", "peak")["total"]["peak_bytes"], 100000 * 32)
 
     def test_no_objects_leaves_them_out(self):
         recording = self.path("jit.hl")

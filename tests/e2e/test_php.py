@@ -7,6 +7,7 @@ import glob
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import urllib.request
@@ -248,20 +249,23 @@ class Scripts(Reading):
         self.assertNotIn("Held::__destruct", harness.top_rows(recording, "alloc"))
 
 
-WAITS_UNTIL_IT_IS_LEFT = r"""
-#include <stdio.h>
+STOPS_BEFORE_IT_TRACES = """
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
 #include <unistd.h>
-static __attribute__((constructor)) void wait_until_left(void)
+long ptrace(int request, ...)
 {
-    char line[256];
-    for (int tries = 0, tracer = 1; tracer && tries < 1200; tries++, usleep(100000)) {
-        FILE *status = fopen("/proc/self/status", "r");
-        while (fgets(line, sizeof(line), status))
-            sscanf(line, "TracerPid: %d", &tracer);
-        fclose(status);
-        if (tries == 1199)
-            _exit(4);
-    }
+    static int calls;
+    long word[3];
+    va_list words;
+    va_start(words, request);
+    for (int i = 0; i < 3; i++)
+        word[i] = va_arg(words, long);
+    va_end(words);
+    if (!calls++)
+        kill(getpid(), SIGSTOP);
+    return syscall(SYS_ptrace, request, word[0], word[1], word[2]);
 }
 """
 
@@ -299,21 +303,82 @@ class RunByOthers(Reading):
         self.assertEqual(self.kept(recording), [])
         self.assertEqual([row["end"] for row in harness.processes(recording)][1:], ["ended"])
 
-    def test_one_that_cannot_be_entered_runs_on(self):
-        """A constructor that waits until nobody traces the program, and one that cannot begin again."""
-        with open(self.path("waits.c"), "w", encoding="utf-8") as file:
-            file.write(WAITS_UNTIL_IT_IS_LEFT)
-        ways = []
-        if not harness.run([harness.need("gcc"), "-shared", "-fPIC", "-o", self.path("waits.so"), self.path("waits.c")]).status:
-            ways.append(f"export LD_PRELOAD=$LD_PRELOAD:{self.path('waits.so')};")
-        if not harness.run(["unshare", "-m", "true"]).status:
-            ways.append("mount -t tmpfs none /proc; mkdir /proc/self;")
-        for way in ways:
-            with self.subTest(way):
-                inside = ["unshare", "-m"] if "mount" in way else []
-                recording = self.record([*inside, "sh", "-c", f"{way} {self.words('sleep(12);')}; exit $?"], status=3)
-                self.assertEqual(self.kept(recording), [])
-                self.assertIn("was not recorded", harness.run([HEAPLINE, "info", recording]).stdout)
+    def test_one_that_cannot_be_entered_is_preloaded(self):
+        """Another tracer has it."""
+        tracer = harness.need("strace")
+        recording = self.record(["sh", "-c", f"{tracer} -qq -o {self.path('trace')} -e trace=none {self.words()}; exit $?"], status=3)
+        self.assertEqual(self.kept(recording), [])
+        self.assertEqual([row["end"] for row in harness.processes(recording) if "unrecorded" in row["end"]], [])
+        self.assertIn("only blocks of malloc() are recorded", harness.run([HEAPLINE, "info", recording]).stdout)
+
+    def test_what_it_executes_is_recorded(self):
+        calls = {"system": "system('env sort /dev/null');", "exec": "exec('env sort /dev/null');",
+                 "proc_open": "proc_close(proc_open(['sort', '/dev/null'], [], $pipes));",
+                 "forked": "if (!pcntl_fork()) pcntl_exec('/usr/bin/sort', ['/dev/null']); pcntl_wait($status);"}
+        for name, call in calls.items():
+            for command in (["sh", "-c", f"{self.words(call)}; exit $?"], [*php(), self.write(f"<?php {call} exit(3);")]):
+                with self.subTest(name, command=command[0]):
+                    recording = self.record(command, status=3)
+                    commands = [row["command"].removeprefix("/usr/bin/") for row in harness.processes(recording)]
+                    self.assertEqual(commands.count("sort /dev/null"), 1)
+                    self.assertEqual(harness.report("top", recording)["lost"]["unrecorded_children"], 0)
+
+    def test_it_goes_on_when_heapline_is_killed(self):
+        """Before the first 20 answers, requests of ptrace, or writes, and later ones; HEAPLINE_KILLS says before how many of these."""
+        tracer, trace = harness.need("strace"), self.path("trace")
+        command = harness.record_command(self.path("killed.hl"), ["sh", "-c", f"{self.words('echo 1;')}; echo $?"])
+        watched = [tracer, "-qq", "-o", trace, "-e", "trace=sendmsg,ptrace,pwrite64"]
+        self.assertEqual(harness.run([*watched, *command]).status, 0)
+        with open(trace, encoding="utf-8") as file:
+            calls = [line.split("(")[0] for line in file]
+        steps = [(call, calls[:at + 1].count(call)) for at, call in enumerate(calls) if "sendmsg" in calls[:at + 1]]
+        self.assertGreater(len(steps), 50)
+        later = max(1, (len(steps) - 20) // int(os.environ.get("HEAPLINE_KILLS", "10")))
+        for call, number in steps[:20] + steps[20::later]:
+            with self.subTest(call, number=number):
+                result = harness.run([*watched, "-e", f"inject={call}:signal=KILL:when={number}", *command])
+                self.assertEqual(result.stdout, "13\n")
+
+    def run_while_heapline_is_stopped(self, library, lasts, said):
+        """A program that ends before heapline goes on, or once heapline has ${said} that."""
+        recording, go = self.path(f"{lasts}.hl"), self.path("go")
+        words = self.words("echo 'runs'; " + f"while (!file_exists('{go}')) usleep(9999);" * lasts)
+
+        def written():
+            with open(output.name, encoding="ascii") as file:
+                return file.read()
+
+        def is_said():
+            return said in harness.run([HEAPLINE, "info", recording]).stdout
+
+        with open(self.path("output"), "wb") as output:
+            heapline = subprocess.Popen(harness.record_command(recording, ["sh", "-c", f"{words}; echo $?"]), start_new_session=True,
+                                        env=dict(os.environ, LD_PRELOAD=library), stdin=subprocess.DEVNULL, stdout=output)
+        try:
+            wait_until(lambda: written() == ("runs" if lasts else "runs3\n"), "a program that does not wait")
+            self.assertEqual(harness.process_state(heapline.pid), "T")
+            heapline.send_signal(signal.SIGCONT)
+            if lasts:
+                wait_until(is_said, "the warning")
+                with open(go, "w", encoding="ascii"):
+                    pass
+            self.assertEqual(heapline.wait(harness.TIMEOUT_S), 0)
+            self.assertEqual(written(), "runs3\n")
+            self.assertTrue(is_said())
+        finally:
+            if heapline.poll() is None:
+                os.killpg(heapline.pid, signal.SIGKILL)
+                heapline.wait()
+
+    def test_it_does_not_wait_for_a_heapline_that_is_stopped(self):
+        """Just before it enters the program."""
+        library = self.path("stops.so")
+        with open(self.path("stops.c"), "w", encoding="ascii") as file:
+            file.write(STOPS_BEFORE_IT_TRACES)
+        self.assertEqual(harness.run([harness.need("gcc"), "-shared", "-fPIC", "-o", library, self.path("stops.c")]).status, 0)
+        for lasts, said in (False, "stopped or too busy to answer it"), (True, "did not wait for heapline"):
+            with self.subTest(lasts=lasts):
+                self.run_while_heapline_is_stopped(library, lasts, said)
 
 
 class Reloaded(Reading):

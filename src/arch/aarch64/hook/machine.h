@@ -22,11 +22,6 @@
 static const uint8_t hl_gadgets_planted[] = {0x01, 0,	 0,    0xd4, 0xc0, 0x03, 0x5f, 0xd6,
 					     0x68, 0x11, 0x80, 0xd2, 0x01, 0,	 0,    0xd4};
 
-/* brk #0; the thread then stands on it. */
-#define HL_BREAKPOINT_CODE UINT64_C(0xd4200000)
-#define HL_BREAKPOINT_MASK UINT64_C(0xffffffff)
-#define HL_BREAKPOINT_STEP 0u
-
 /*
  * A signal frame on aarch64 Linux, from the program counter in its struct sigcontext on: that, the state, and the first
  * record behind them, which the kernel always makes of the vector registers. Source: arch/arm64/kernel/signal.c.

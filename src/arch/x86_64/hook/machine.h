@@ -25,11 +25,6 @@
 static const uint8_t hl_gadgets_planted[] = {0x0f, 0x05, 0xc3, 0x92, 0xc3, 0xb8,
 					     0x0f, 0,	 0,    0,    0x0f, 0x05};
 
-/* int3; the thread then stands behind it. */
-#define HL_BREAKPOINT_CODE UINT64_C(0xcc)
-#define HL_BREAKPOINT_MASK UINT64_C(0xff)
-#define HL_BREAKPOINT_STEP 1u
-
 /*
  * A signal frame on x86-64 Linux: the address of the restorer, then the ucontext. rip is the 17th of
  * its registers. Source: arch/x86/include/asm/sigframe.h and uapi/asm/sigcontext.h of the kernel.

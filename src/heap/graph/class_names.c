@@ -48,7 +48,7 @@ static bool read_type_name(const struct hl_class_names *classes, uint64_t table,
 	memcpy(ret_name, PREFIX, length);
 	for (; length < CLASS_NAME_MAX; at++) {
 		char *letter = &ret_name[length];
-		if (hl_graph_copy(graph, at, letter, 1) < 0 || *letter < 0 || *letter == 0x7f)
+		if (hl_graph_copy(graph, at, letter, 1) < 0 || (unsigned char)*letter >= 0x7f)
 			return false;
 		if (!*letter)
 			return length >= sizeof(PREFIX);

@@ -433,7 +433,7 @@ static void describe(const struct hl_region_map *region, uint32_t node,
 		     char place[HL_CASE_PLACE_BYTES])
 {
 	struct text text = {place, HL_CASE_PLACE_BYTES - 1};
-	char digits[12];
+	char digits[21];
 	uint32_t path;
 
 	place[0] = '\0';

@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # Builds heapline for aarch64 and records programs with known counts there, by qemu-user and Debian's arm64 libraries, and in a
-# machine that qemu-system boots. Programs of that machine are run by the kernel (binfmt_misc), in namespaces of their own: nothing
-# of this system changes. The project's own tests run the same way, as far as they can (tests/emulated.py).
+# machine that qemu-system boots. The project's own tests run by qemu-user, too, as far as they can (tests/emulated.py).
 #
 #   scripts/check_arm64.sh FOLDER     FOLDER: what it builds into, and keeps
 #
@@ -20,14 +19,8 @@ missing() {
 	exit 77
 }
 
-# Enters namespaces in which the kernel runs programs of aarch64 by qemu, and their libraries lie beside those of this system: what
-# is executed without environment has no QEMU_LD_PREFIX.
-enter='if test -d "$QEMU_LD_PREFIX/emulator"; then mount -t overlay -o "lowerdir=$QEMU_LD_PREFIX/usr/lib:/usr/lib" overlay /usr/lib; fi &&
-mount -t binfmt_misc none /proc/sys/fs/binfmt_misc &&
-printf %s ":heapline-arm64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:$(command -v qemu-aarch64):F" \
-	>/proc/sys/fs/binfmt_misc/register && exec "$@"'
 run() {
-	QEMU_LD_PREFIX=$root unshare --user --map-root-user --mount --kill-child -- bash -c "$enter" bash "$@"
+	QEMU_LD_PREFIX=$root "$tree/scripts/arm64_run.sh" "$@"
 }
 
 for tool in aarch64-linux-gnu-gcc aarch64-linux-gnu-g++ qemu-aarch64; do
@@ -48,7 +41,9 @@ compile() { # OUTPUT ARGUMENT...
 }
 for name in known_answer ledger stacks; do compile ${name}_signed -mbranch-protection=standard "$tree/tests/e2e/$name.c"; done
 compile streaming "$tree/tests/e2e/streaming.c"
-status=0
+status=0 outcome=ok
+"$tree/scripts/check_image.py" "$build/src/recorder/image/libheapline_image.so" || status=1 outcome=FAIL
+echo "the image needs neither the loader nor libc ... $outcome"
 export HL_ARM64_ROOT=$root
 HL_BUILD=$build HL_PROGRAMS=$programs HL_OTHER_HEAPLINE=${2:-} run python3 "$tree/tests/e2e/test_aarch64.py" || status=$?
 run python3 "$tree/tests/emulated.py" "$build" || status=$?

@@ -27,8 +27,8 @@ def complaints(image):
                 yield f"thread-local symbol: {columns[7]}"
             if columns[4] != "LOCAL" and columns[7] != "hl_attached":
                 yield f"exported symbol: {columns[7]}"
-    for kind in re.findall(r"\bR_X86_64_\w+", readelf(image, "-r")):
-        if kind != "R_X86_64_RELATIVE":
+    for kind in re.findall(r"\bR_[A-Z]\w+", readelf(image, "-r")):
+        if not kind.endswith("_RELATIVE"):
             yield f"relocation: {kind}"
     for line in readelf(image, "-l", "-d").splitlines():
         for unwanted in ("TLS ", "INTERP ", "(NEEDED)", "(INIT", "(FINI", "(TEXTREL)"):

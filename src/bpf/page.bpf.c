@@ -38,6 +38,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* Faults are counted by stack, and no record is sent. */
 const volatile bool count_only = false;
+const volatile uint64_t page_bytes = 0;
 
 /* The memory that is watched, a struct mm_struct; 0 until the target's first fault. */
 uint64_t target_memory;
@@ -115,7 +116,7 @@ static __always_inline bool is_page_of_probes(uint64_t address)
 	struct mm_struct *memory = task->mm;
 	struct xol_area *area = memory ? memory->uprobes_state.xol_area : NULL;
 
-	return area && address - area->vaddr <= HL_PAGE_RECORD_FLAGS;
+	return area && address - area->vaddr < page_bytes;
 }
 
 static __always_inline int take_fault(uint64_t address, uint64_t error_code)

@@ -173,7 +173,7 @@ static int append_by_rule(struct hl_pages *pages, const struct hl_pages *found, 
 			run.kind |= HL_PAGE_SHMEM;
 		if (HL_ARRAY_APPEND(pages->runs, pages->count, pages->capacity, run) < 0)
 			return -ENOMEM;
-		pages->page_count += (run.end - run.start) >> HL_PAGE_SHIFT;
+		pages->page_count += (run.end - run.start) / HL_PAGE_BYTES;
 	}
 	return 0;
 }
@@ -370,7 +370,7 @@ static void gain_in_block(struct comparison *comparison, uint64_t start, uint64_
 		view->valid = true;
 	}
 	for (uint64_t page = start; page < end; page += HL_PAGE_BYTES) {
-		uint32_t owner = view->owners[(page - block) >> HL_PAGE_SHIFT];
+		uint32_t owner = view->owners[(page - block) / HL_PAGE_BYTES];
 		struct hl_page_counts *counts = owner ? &comparison->balance->gains[owner - 1]
 						      : &comparison->balance->unattributed;
 		counts->of[page_class]++;
@@ -411,7 +411,7 @@ static void bounds_of_mapping(struct comparison *comparison, uint64_t address, u
 static void count_piece(struct comparison *comparison, const struct piece *piece)
 {
 	struct hl_page_balance *balance = comparison->balance;
-	uint64_t pages = (piece->end - piece->start) >> HL_PAGE_SHIFT;
+	uint64_t pages = (piece->end - piece->start) / HL_PAGE_BYTES;
 	enum hl_page_class class_before = hl_page_balance_class_of(piece->kind_before);
 	enum hl_page_class class_after = hl_page_balance_class_of(piece->kind_after);
 

@@ -136,7 +136,7 @@ static int need_words(struct block *block)
 /* Which page of its block an address is in. */
 static uint32_t page_in_block(uint64_t address)
 {
-	return (uint32_t)(address >> HL_PAGE_SHIFT) & (HL_PAGE_BLOCK_PAGES - 1);
+	return (uint32_t)((address & (HL_PAGE_BLOCK_BYTES - 1)) / HL_PAGE_BYTES);
 }
 
 /* ---- single pages ---- */

@@ -191,6 +191,7 @@ static int load(struct hl_page_watch *watch, hl_record_fn *on_record, void *cont
 				    strerror(errno));
 	choose_programs(watch);
 	watch->programs->rodata->count_only = watch->settings.count_only;
+	watch->programs->rodata->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	bpf_map__set_max_entries(watch->programs->maps.hl_records, ring_bytes(&watch->settings));
 	r = hl_walker_new(watch->programs->obj, 1, on_record, context, &watch->walker, err);
 	if (r == 0)

@@ -5,12 +5,14 @@
  */
 #pragma once
 
+#include "base/machine.h"
 #include "process/maps.h"
 #include "process/process.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <unistd.h>
 
 /* ---- kinds ---- */
 
@@ -44,13 +46,13 @@ uint64_t hl_page_balance_sum(const struct hl_page_counts *counts);
  * for snapshots to say, see pages.h.
  */
 
-#define HL_PAGE_SHIFT 12
-#define HL_PAGE_BYTES (UINT64_C(1) << HL_PAGE_SHIFT)
+/* A constant where a machine has one size of pages. */
+#define HL_PAGE_BYTES ((uint64_t)(HL_PAGE_BYTES_MAX == 4096 ? 4096 : sysconf(_SC_PAGESIZE)))
 
-/* Pages of one block, 2 MiB: what one fault can bring in at most. */
+/* Pages of one block, 2 MiB, where they have 4 KiB: what one fault can bring in at most. */
 #define HL_PAGE_BLOCK_SHIFT 21
 #define HL_PAGE_BLOCK_BYTES (UINT64_C(1) << HL_PAGE_BLOCK_SHIFT)
-#define HL_PAGE_BLOCK_PAGES (1u << (HL_PAGE_BLOCK_SHIFT - HL_PAGE_SHIFT))
+#define HL_PAGE_BLOCK_PAGES (1u << (HL_PAGE_BLOCK_SHIFT - 12))
 
 /* What one fault brings in besides its own page more often: fault-around, and small large folios.
  */

@@ -4,7 +4,6 @@
 
 #include "base/compiler.h"
 #include "base/self.h"
-#include "bpf/machine_bpf.h"
 
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -176,8 +175,6 @@ int hl_privilege_check(const struct hl_process_facts *target, unsigned needs, st
 {
 	struct hl_privileges privileges;
 
-	if (needs & HL_NEED_BPF && hl_bpf_check_machine(err) < 0)
-		return -ENOTSUP;
 	hl_privilege_read(&privileges);
 	return hl_privilege_suffices(&privileges, target, needs, err);
 }

@@ -52,15 +52,8 @@ int hl_collector_watch(struct hl_collector *collector, int fd, uint64_t cookie)
 int hl_collector_new(const struct hl_collector_settings *settings,
 		     struct hl_collector **ret_collector, struct hl_error *err)
 {
-	const long page_bytes = sysconf(_SC_PAGESIZE);
-
-	if (page_bytes != 4096)
-		return hl_error_set(
-			err, -ENOTSUP,
-			"cannot record on a kernel with pages of %ld KiB: only pages of "
-			"4 KiB are known",
-			page_bytes / 1024);
 	struct hl_collector *collector = calloc(1, sizeof(*collector));
+
 	if (!collector)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	collector->settings = *settings;

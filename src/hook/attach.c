@@ -573,6 +573,7 @@ static int start_by_thread(struct hl_attach *attach, uint64_t region_bytes)
 		.clock_gettime = may_read_tsc ? found->clock_gettime : 0, /* reads it, too */
 		.program_headers = found->program_headers,
 		.program_header_count = found->program_header_count,
+		.page_bytes = (uint64_t)sysconf(_SC_PAGESIZE),
 		.eh_frame = found->eh_frame,
 		.eh_frame_bytes = found->eh_frame_bytes,
 		.stack_end = found->stack_end,

@@ -81,7 +81,7 @@ void hl_record_page_sign(struct hl_record_page *page, pid_t target);
 
 /* ---- attach parts ---- */
 
-#define HL_ATTACH_PAGE_BYTES	   UINT64_C(4096)
+#define HL_ATTACH_PAGE_BYTES	   ((uint64_t)HL_PAGE_BYTES_MAX)
 #define HL_ATTACH_TRAMPOLINE_BYTES (2 * HL_ATTACH_PAGE_BYTES) /* of the block near malloc */
 
 /* The recorder's image, laid out for an address of the target; see region/attached.h. */

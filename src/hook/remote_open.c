@@ -388,10 +388,7 @@ static int check_program(struct hl_remote *remote, struct hl_error *err)
 	}
 	if (r < 0)
 		return r;
-	if (sysconf(_SC_PAGESIZE) != 4096)
-		reason = "the system has pages of more than 4 KiB, where attach is not available "
-			 "yet";
-	else if (hl_maps_are_32_bit(&maps))
+	if (hl_maps_are_32_bit(&maps))
 		reason = "it is a 32-bit program";
 	else if (has_shadow_stack(remote->pid))
 		reason = "it has a shadow stack";

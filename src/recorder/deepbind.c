@@ -10,8 +10,6 @@
 
 #include <link.h>
 
-#define PAGE_BYTES 4096u
-
 /* A part of a module as it is mapped, with all that it holds of the file. */
 struct segment {
 	uintptr_t address; /* that it is to hold */
@@ -31,7 +29,7 @@ static int find_segment(struct dl_phdr_info *module, size_t size, void *context)
 		uintptr_t start = module->dlpi_addr + header->p_vaddr;
 		if (header->p_type != PT_LOAD || segment->address - start >= header->p_memsz)
 			continue;
-		segment->start = start & ~(uintptr_t)(PAGE_BYTES - 1);
+		segment->start = start & ~(HL_SYS_PAGE_BYTES - 1);
 		segment->bytes = start + header->p_memsz - segment->start;
 		segment->protection = (header->p_flags & PF_R ? PROT_READ : 0) |
 				      (header->p_flags & PF_W ? PROT_WRITE : 0) |

@@ -194,16 +194,6 @@ static void note(struct installing *installing, const struct sock_filter *filter
 	installing->is_noted = true;
 }
 
-static bool is_readable(uint64_t start, uint64_t bytes)
-{
-	if (start >= HL_USER_END || start + bytes >= HL_USER_END)
-		return false;
-	for (uint64_t page = start & ~(PAGE_BYTES - 1); page < start + bytes; page += PAGE_BYTES)
-		if (!hl_memory_page_is_readable(page))
-			return false;
-	return true;
-}
-
 /* Programs pass an invalid address to learn whether the kernel knows filters. */
 static void note_program(struct installing *installing, uint64_t address)
 {
@@ -211,9 +201,10 @@ static void note_program(struct installing *installing, uint64_t address)
 
 	if (!hl_seccomp_may_call(SYS_rt_sigprocmask, -1, 0, 0, HL_SYS_SIGSET_BYTES, 0, 0)) {
 		note(installing, NULL, 0);
-	} else if (is_readable(address, sizeof(program))) {
+	} else if (hl_memory_range_is_readable(address, address + sizeof(program) - 1)) {
 		memcpy(&program, (const void *)address, sizeof(program));
-		if (is_readable((uint64_t)program.filter, program.len * sizeof(*program.filter)))
+		if (hl_memory_range_is_readable((uint64_t)program.filter,
+						(uint64_t)(program.filter + program.len) - 1))
 			note(installing, program.filter, program.len);
 	}
 }

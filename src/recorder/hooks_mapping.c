@@ -25,8 +25,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define PAGE_BYTES UINT64_C(4096)
-
 /* In ordinary memory, so that a forked child knows before it has a region of its own. */
 static _Atomic bool recorded;
 
@@ -37,7 +35,7 @@ void hl_hooks_mapping_record(bool wanted)
 
 static uint64_t page_up(uint64_t address)
 {
-	return (address + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+	return (address + HL_SYS_PAGE_BYTES - 1) & ~(HL_SYS_PAGE_BYTES - 1);
 }
 
 /*

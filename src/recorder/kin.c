@@ -20,18 +20,13 @@ static uint32_t counted_pid;
  * runs a program takes this from its parent; the count is right all the same. */
 static bool is_awaited;
 
-static size_t header_pages(void)
-{
-	return (sizeof(struct hl_region_header) + 4095) & ~(size_t)4095;
-}
-
 void hl_kin_take(struct hl_region_header *region, size_t bytes)
 {
-	hl_private_map_adopt((char *)region + header_pages(), bytes - header_pages());
+	hl_private_map_adopt((char *)region + HL_REGION_HEAD, bytes - HL_REGION_HEAD);
 	is_awaited = false;
 	struct hl_region_header *before = atomic_exchange(&nearest, region);
 	if (before)
-		hl_sys_munmap(before, header_pages());
+		hl_sys_munmap(before, HL_REGION_HEAD);
 }
 
 bool hl_kin_are_followed(void)
@@ -72,7 +67,7 @@ void hl_kin_count_unrecorded(void)
 void hl_kin_leave(void)
 {
 	hl_kin_count_unrecorded();
-	hl_sys6(SYS_mmap, (long)atomic_load(&nearest), (long)header_pages(), PROT_READ | PROT_WRITE,
+	hl_sys6(SYS_mmap, (long)atomic_load(&nearest), (long)HL_REGION_HEAD, PROT_READ | PROT_WRITE,
 		MAP_FIXED | MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
 

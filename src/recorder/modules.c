@@ -28,7 +28,6 @@
  * system calls: errno is kept, nothing is allocated.
  */
 
-#define PAGE_BYTES   UINT64_C(4096)
 #define COMPARED_MAX 4096u /* bytes of headers: more need not be mapped */
 
 static long read_at(int fd, void *buffer, size_t bytes, uint64_t offset)
@@ -89,7 +88,7 @@ static struct hl_file_print module_file_print(int fd)
 /* Maps ${section}; NULL when it is not in the file or cannot be mapped. */
 static const uint8_t *map_section(int fd, const Elf64_Shdr *section, uint64_t file_bytes)
 {
-	uint64_t skipped = section->sh_offset % PAGE_BYTES;
+	uint64_t skipped = section->sh_offset % HL_PAGE_BYTES_MAX;
 
 	if (!section->sh_size || section->sh_offset > file_bytes ||
 	    section->sh_size > file_bytes - section->sh_offset)
@@ -253,7 +252,7 @@ static bool same_path(const struct hl_region_map *region, uint32_t index, const 
 struct hl_program_headers hl_program_headers_at(uint64_t start)
 {
 	const Elf64_Ehdr *header = (const Elf64_Ehdr *)start;
-	uint64_t at = start + header->e_phoff, page = at & ~(PAGE_BYTES - 1);
+	uint64_t at = start + header->e_phoff;
 
 	if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
 	    header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_phentsize != sizeof(Elf64_Phdr) ||
@@ -261,11 +260,10 @@ struct hl_program_headers hl_program_headers_at(uint64_t start)
 		return (struct hl_program_headers){0};
 	const struct hl_program_headers found = {(const Elf64_Phdr *)at, header->e_phnum};
 	uint64_t bytes = found.count * sizeof(*found.first);
-	if (header->e_phoff + bytes <= PAGE_BYTES)
+	if (header->e_phoff + bytes <= COMPARED_MAX)
 		return found;
-	for (; page < at + bytes; page += PAGE_BYTES)
-		if (at % _Alignof(Elf64_Phdr) || !hl_memory_page_is_readable(page))
-			return (struct hl_program_headers){0};
+	if (at % _Alignof(Elf64_Phdr) || !hl_memory_range_is_readable(at, at + bytes - 1))
+		return (struct hl_program_headers){0};
 	for (size_t i = 0; i < found.count; i++)
 		if (found.first[i].p_type == PT_PHDR &&
 		    found.first[i].p_offset == header->e_phoff &&

@@ -18,8 +18,7 @@ struct mapping {
 	size_t bytes;
 };
 
-#define RESERVED   ((uintptr_t)1)
-#define PAGE_BYTES 4096u
+#define RESERVED ((uintptr_t)1)
 
 /* In ordinary memory, not wiped on fork: it is the child that needs it. */
 static struct mapping remembered[REMEMBERED_MAX];
@@ -221,7 +220,8 @@ static void replace(uintptr_t start, uintptr_t end)
 void hl_private_map_replace(const void *kept, size_t bytes)
 {
 	uintptr_t kept_start = (uintptr_t)kept;
-	uintptr_t kept_end = (kept_start + bytes + PAGE_BYTES - 1) & ~(uintptr_t)(PAGE_BYTES - 1);
+	uintptr_t kept_end = kept_start + ((bytes + HL_PRIVATE_MAP_HEAD - 1) &
+					   ~(size_t)(HL_PRIVATE_MAP_HEAD - 1));
 	uint32_t count = atomic_load(&remembered_end);
 
 	/* Another thread of the parent may have held a lock. */

@@ -11,11 +11,13 @@
  */
 #pragma once
 
+#include "base/machine.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define HL_PRIVATE_MAP_HEAD 4096u /* bytes of a head */
+#define HL_PRIVATE_MAP_HEAD HL_PAGE_BYTES_MAX /* bytes of a head */
 
 /* Maps ${bytes}, zero-filled; a forked child does not have them. NULL when the system refuses.
  * Small ones share mappings, so that threads cost none. Thread-safe, async-signal-safe. */

@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 
 /* Sizes of pieces are powers of two. */
-#define PIECE_BITS_MIN 12
+#define PIECE_BITS_MIN HL_PAGE_BITS_MAX
 #define PIECE_BITS_MAX 19
 #define PIECE_CLASSES  (PIECE_BITS_MAX - PIECE_BITS_MIN + 1)
 

@@ -112,17 +112,26 @@ static uint64_t next_commit(const struct hl_area *area, uint64_t committed, uint
 	return target < area->capacity ? target : area->capacity;
 }
 
+/* The page in which ${start} lies: the kernel's may be larger than steps and rings. */
+static uint64_t page_of(const void *start)
+{
+	return (uint64_t)start & ~(HL_SYS_PAGE_BYTES - 1);
+}
+
 bool hl_region_map_permit(void *start, uint64_t bytes)
 {
-	return HL_SYS(SYS_mprotect, start, bytes, PROT_READ | PROT_WRITE) >= 0;
+	uint64_t page = page_of(start), end = (uint64_t)start + bytes;
+
+	return HL_SYS(SYS_mprotect, page, end - page, PROT_READ | PROT_WRITE) >= 0;
 }
 
 static bool populate(void *start, uint64_t bytes)
 {
+	uint64_t page = page_of(start), end = (uint64_t)start + bytes;
 	long result;
 
 	do {
-		result = hl_sys_madvise(start, bytes, MADV_POPULATE_WRITE);
+		result = hl_sys_madvise((void *)page, end - page, MADV_POPULATE_WRITE);
 	} while (result == -EAGAIN || result == -EINTR);
 	/* EINVAL: a kernel before 5.14, EPERM: a filter forbids it. Pages then come on touch, and only a memory cgroup can
 	 * refuse them. */

@@ -27,7 +27,7 @@ extern HL_HIDDEN union hl_self_gate {
 		_Atomic uint32_t open;
 		_Atomic uint32_t started; /* the first thread that has a thread pointer opens it */
 	};
-	char page[4096];
+	char page[HL_PAGE_BYTES_MAX];
 } hl_self_gate;
 
 /* The thread pointer, once the gate has been open. */

@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -39,6 +40,9 @@ static inline long hl_sys6(long number, long a, long b, long c, long d, long e, 
 void *hl_sys_mmap(size_t bytes, int protection, int flags, int fd);
 long hl_sys_munmap(void *address, size_t bytes);
 long hl_sys_madvise(void *address, size_t bytes, int advice);
+
+/* What the kernel maps at once. */
+#define HL_SYS_PAGE_BYTES ((uint64_t)getauxval(AT_PAGESZ))
 
 /* RLIMIT_AS in bytes; UINT64_MAX when there is none. */
 uint64_t hl_sys_address_space_limit(void);

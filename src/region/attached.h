@@ -180,6 +180,7 @@ struct hl_attached_start {
 	uint64_t find_object;	/* _dl_find_object(); 0: modules come from the table below */
 	uint64_t clock_gettime; /* of the vdso; 0: by a system call */
 	uint64_t program_headers, program_header_count; /* AT_PHDR, AT_PHNUM */
+	uint64_t page_bytes;				/* AT_PAGESZ */
 	/* Of the program, for when it cannot open its own file; 0: unknown. */
 	uint64_t eh_frame, eh_frame_bytes;
 	uint64_t stack_end;	  /* of the main thread; 0: unknown */

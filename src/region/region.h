@@ -28,6 +28,7 @@
 #include "base/compiler.h"
 #include "base/file_print.h"
 #include "base/lost.h"
+#include "base/machine.h"
 #include "region/protocol.h"
 
 #include <assert.h>
@@ -539,11 +540,13 @@ struct hl_region_header {
 	struct hl_region_kin kin;
 	_Atomic uint32_t libraries; /* hl_libraries_word() */
 	struct hl_region_refusal refusal;
+	/* With the largest pages of a machine, too, those of the children do not begin at the region's start. */
+	char unused[HL_PAGE_BYTES_MAX - 4096];
 	struct hl_region_children children;
 };
 
 /* What a recorder without a log maps of its region: of the rings the first page alone. */
-#define HL_REGION_RINGS_SEED 4096u
+#define HL_REGION_RINGS_SEED HL_PAGE_BYTES_MAX
 
 static inline uint64_t hl_region_first_bytes(const struct hl_region_header *header)
 {
@@ -559,9 +562,11 @@ static inline bool hl_region_is_sampled(const struct hl_region_header *header)
 }
 
 /* The pages of the header that have that, from the region's start. */
-#define HL_REGION_CHILDREN_START (offsetof(struct hl_region_header, children) & ~(size_t)4095)
-#define HL_REGION_CHILDREN_BYTES \
-	(((sizeof(struct hl_region_header) + 4095) & ~(size_t)4095) - HL_REGION_CHILDREN_START)
+#define HL_REGION_PAGE_MASK	 (~(size_t)(HL_PAGE_BYTES_MAX - 1))
+#define HL_REGION_CHILDREN_START (offsetof(struct hl_region_header, children) & HL_REGION_PAGE_MASK)
+#define HL_REGION_HEAD \
+	((sizeof(struct hl_region_header) + HL_PAGE_BYTES_MAX - 1) & HL_REGION_PAGE_MASK)
+#define HL_REGION_CHILDREN_BYTES (HL_REGION_HEAD - HL_REGION_CHILDREN_START)
 
 static_assert(HL_REGION_CHILDREN_START > 0, "such a mapping is not a region");
 

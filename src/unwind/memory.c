@@ -11,8 +11,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#define PAGE_BYTES	 UINT64_C(4096)
-#define KERNEL_SET_BYTES 8L /* the size of the kernel's sigset_t */
+#define PAGE_BYTES	 UINT64_C(4096) /* or a part of a larger one */
+#define KERNEL_SET_BYTES 8L		/* the size of the kernel's sigset_t */
 #define INVALID_HOW	 -1L
 /* A walk moves from frame to frame of one stack: farther away lies another stack. */
 #define NEAR_BYTES (64 * PAGE_BYTES)
@@ -33,15 +33,19 @@ bool hl_memory_page_is_readable(uint64_t page)
 	return result == -EINVAL;
 }
 
-bool hl_memory_object_is_readable(uint64_t address, uint32_t bytes)
+bool hl_memory_range_is_readable(uint64_t first, uint64_t last)
 {
-	if (!address || address >= HL_USER_END || address & 7)
+	if (last < first || last >= HL_USER_END)
 		return false;
-	for (uint64_t page = address & ~(PAGE_BYTES - 1); page < address + bytes;
-	     page += PAGE_BYTES)
+	for (uint64_t page = first & ~(PAGE_BYTES - 1); page <= last; page += PAGE_BYTES)
 		if (!hl_memory_page_is_readable(page))
 			return false;
 	return true;
+}
+
+bool hl_memory_object_is_readable(uint64_t address, uint32_t bytes)
+{
+	return !(address & 7) && hl_memory_range_is_readable(address, address + bytes - 1);
 }
 
 /* A wait for no time begins with a comparison: EAGAIN says that the number differs. */

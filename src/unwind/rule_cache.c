@@ -96,8 +96,7 @@ static bool has_frame_pointer(const struct hl_unwind_module *module,
 	uint64_t start = find_function(module, file, pc);
 
 	return start >= module->start && start <= pc && pc < module->end &&
-	       hl_memory_page_is_readable(start & ~UINT64_C(4095)) &&
-	       hl_memory_page_is_readable((start + HL_PROLOGUE_BYTES) & ~UINT64_C(4095)) &&
+	       hl_memory_range_is_readable(start, start + HL_PROLOGUE_BYTES) &&
 	       hl_instructions_frame_pointer_made((const uint8_t *)start, (size_t)(pc - start)) !=
 		       0;
 }
@@ -114,8 +113,7 @@ static bool has_frame_pointer_in_gap(const struct hl_unwind_module *module, uint
 	bool is_found = false;
 
 	if (begin < module->start || pc >= module->end || bytes > HL_CFI_GAP_BYTES_MAX ||
-	    !hl_memory_page_is_readable(begin & ~UINT64_C(4095)) ||
-	    !hl_memory_page_is_readable(pc & ~UINT64_C(4095)))
+	    !hl_memory_range_is_readable(begin, pc))
 		return false;
 	while (part.end < bytes && (is_found = hl_instructions_next_part(code, bytes, &part)))
 		;
@@ -157,8 +155,7 @@ static hl_rule rule_in_gap(const struct hl_unwind_module *module, const struct h
 		return HL_RULE_FRAME_POINTER;
 	/* A function that runs on into the next one, as glibc's checked copies do; into the entry none does. */
 	bool is_padding = end - pc <= PADDING_BYTES_MAX && end <= module->end &&
-			  hl_memory_page_is_readable(pc & ~UINT64_C(4095)) &&
-			  hl_memory_page_is_readable((end - 1) & ~UINT64_C(4095)) &&
+			  hl_memory_range_is_readable(pc, end - 1) &&
 			  hl_instructions_are_padding((const uint8_t *)pc, end - pc);
 	hl_rule next = is_padding ? rule_at(module, file, end) : HL_RULE_UNSUPPORTED;
 	return next == HL_RULE_END ? HL_RULE_UNSUPPORTED : next;
@@ -170,8 +167,7 @@ static bool is_readable_around(const struct hl_unwind_module *module, uint64_t p
 	uint64_t first = pc + 1 - HL_CALL_BYTES, last = pc + HL_RETURN_BYTES;
 
 	return first >= module->start && last < module->end &&
-	       hl_memory_page_is_readable(first & ~UINT64_C(4095)) &&
-	       hl_memory_page_is_readable(last & ~UINT64_C(4095));
+	       hl_memory_range_is_readable(first, last);
 }
 
 /* The address may be anything that can be read, such as data of ours, which a sanitizer would object to. */
@@ -196,8 +192,7 @@ static bool calls_register(const struct hl_unwind_module *module, const uint8_t 
 		return true;
 	if (called < module->start || called >= module->end ||
 	    module->end - called < sizeof(function) ||
-	    !hl_memory_page_is_readable(called & ~UINT64_C(4095)) ||
-	    !hl_memory_page_is_readable((called + sizeof(function) - 1) & ~UINT64_C(4095)))
+	    !hl_memory_range_is_readable(called, called + sizeof(function) - 1))
 		return false;
 	copy_code(function, called, sizeof(function));
 	return hl_instructions_jump_to_register(function, sizeof(function));

@@ -60,7 +60,10 @@ uint32_t hl_saved_count_calls(struct hl_unwind *unwind, struct hl_walk *walk,
 /* Asks the kernel whether the page at ${page} can be read; no fault, errno is kept. */
 bool hl_memory_page_is_readable(uint64_t page);
 
-/* The same of ${bytes}, at most a page, at ${address}; not of an address that is not a multiple of 8, as that of an object is. */
+/* The same of all from ${first} to ${last}. */
+bool hl_memory_range_is_readable(uint64_t first, uint64_t last);
+
+/* The same of ${bytes} at ${address}; not of an address that is not a multiple of 8, as that of an object is. */
 bool hl_memory_object_is_readable(uint64_t address, uint32_t bytes);
 
 /* Whether the 4 bytes at ${address}, a multiple of 4, can be read and are ${number}. The kernel reads

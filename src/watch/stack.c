@@ -15,9 +15,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define FRAMES_MAX 64u
-#define PAGE_SHIFT 12
 #define MAPS_MAX   256u
 
 struct module {
@@ -50,7 +50,7 @@ static void add_from_record(struct walk *walk)
 		size_t length = 0;
 		*module = (struct module){.start = map->start,
 					  .end = map->end,
-					  .offset = map->offset << PAGE_SHIFT,
+					  .offset = map->offset * (uint64_t)sysconf(_SC_PAGESIZE),
 					  .inode = map->inode};
 		for (unsigned part = HL_OOM_PARTS; part-- > 0;)
 			if (map->parts[part][0])

@@ -99,6 +99,7 @@ int main(void)
 		.usable_size = (uint64_t)malloc_usable_size,
 		.program_headers = getauxval(AT_PHDR),
 		.program_header_count = getauxval(AT_PHNUM),
+		.page_bytes = getauxval(AT_PAGESZ),
 	};
 	pthread_t threads[THREADS];
 

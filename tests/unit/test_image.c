@@ -51,6 +51,7 @@ static struct hl_attached_start usual_start(enum hl_mode mode, uint64_t sample_b
 		.clock_gettime = (uint64_t)clock_gettime,
 		.program_headers = getauxval(AT_PHDR),
 		.program_header_count = getauxval(AT_PHNUM),
+		.page_bytes = getauxval(AT_PAGESZ),
 		.may_read_tsc = 1,
 	};
 

@@ -227,6 +227,7 @@ static void prepare(enum hl_mode mode, uint64_t sample_bytes, bool counts_layers
 		.service_of = (uint64_t)service_of,
 		.program_headers = getauxval(AT_PHDR),
 		.program_header_count = getauxval(AT_PHNUM),
+		.page_bytes = getauxval(AT_PAGESZ),
 		.may_read_tsc = 1,
 		.counts_layers = counts_layers,
 		.rules =

@@ -38,7 +38,7 @@ static uint64_t owner_in(const struct hl_page_table *table, uint32_t number, uin
 	uint64_t block = page(number) & ~(HL_PAGE_BLOCK_BYTES - 1);
 
 	hl_page_table_owners(table, block, low, high, owners);
-	uint32_t index = owners[(page(number) - block) >> HL_PAGE_SHIFT];
+	uint32_t index = owners[(page(number) - block) / HL_PAGE_BYTES];
 	return index ? hl_page_table_stack(table, index) : 0;
 }
 

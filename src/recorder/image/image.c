@@ -17,7 +17,7 @@
 
 uint64_t hl_image_real[HL_IMAGE_REAL_OBJECT(HL_OBJECT_HOOK_COUNT)];
 uint32_t hl_image_main_tid;
-_Alignas(4096) char hl_image_header[HL_IMAGE_HEADER_BYTES];
+_Alignas(HL_PAGE_BYTES_MAX) char hl_image_header[HL_PAGE_BYTES_MAX];
 
 /* ---- start ---- */
 
@@ -148,7 +148,7 @@ void hl_image_give_back(void)
 	hl_recorder = NULL;
 	hl_private_map_release();
 	if (hl_image_children)
-		hl_sys_munmap((void *)((uintptr_t)hl_image_children & ~(uintptr_t)4095),
+		hl_sys_munmap((void *)((uintptr_t)hl_image_children & HL_REGION_PAGE_MASK),
 			      HL_REGION_CHILDREN_BYTES);
 	hl_image_children = NULL;
 }

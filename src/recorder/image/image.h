@@ -34,10 +34,9 @@ extern HL_HIDDEN struct hl_region_children *hl_image_children;
 
 /* The first page of the region's header, once more: stubs know where it is. With none of HL_IMAGE_BUSY in the mode nothing
  * is recorded now nor has been before, so they go on at once. */
-#define HL_IMAGE_HEADER_BYTES 4096
-#define HL_IMAGE_BUSY	      (HL_MODE_ASKED | HL_MODE_USED | HL_MODE_MASK)
+#define HL_IMAGE_BUSY (HL_MODE_ASKED | HL_MODE_USED | HL_MODE_MASK)
 
-extern HL_HIDDEN char hl_image_header[HL_IMAGE_HEADER_BYTES];
+extern HL_HIDDEN char hl_image_header[HL_PAGE_BYTES_MAX];
 
 /* ---- image.c ---- */
 

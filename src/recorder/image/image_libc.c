@@ -72,7 +72,7 @@ char *(strchr)(const char *text, int wanted)
 /* ---- the process ---- */
 
 static uint64_t real_clock_gettime, real_find_object; /* 0 where the target has none */
-static uint64_t program_headers, program_header_count;
+static uint64_t program_headers, program_header_count, page_bytes;
 
 void *__libc_stack_end;
 
@@ -82,6 +82,7 @@ void hl_image_libc_init(const struct hl_attached_start *start)
 	real_find_object = start->find_object;
 	program_headers = start->program_headers;
 	program_header_count = start->program_header_count;
+	page_bytes = start->page_bytes;
 	__libc_stack_end = (void *)start->stack_end;
 }
 
@@ -94,7 +95,10 @@ int clock_gettime(clockid_t clock, struct timespec *ret_time)
 
 unsigned long getauxval(unsigned long type)
 {
-	return type == AT_PHDR ? program_headers : type == AT_PHNUM ? program_header_count : 0;
+	return type == AT_PHDR	   ? program_headers
+	       : type == AT_PHNUM  ? program_header_count
+	       : type == AT_PAGESZ ? page_bytes
+				   : 0;
 }
 
 pthread_t pthread_self(void)

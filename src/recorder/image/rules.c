@@ -325,11 +325,6 @@ static bool allocate(const struct call *call, bool counts_layers, uint64_t *ret_
 
 /* ---- calls that never returned ---- */
 
-static bool is_readable(uint64_t address)
-{
-	return hl_memory_page_is_readable(address & ~(PAGE_BYTES - 1));
-}
-
 /* Stacks of coroutines go away. Between two frames of one stack all is readable, though. */
 static bool is_left(const struct call *call)
 {
@@ -338,7 +333,7 @@ static bool is_left(const struct call *call)
 	if (distance + FRAME_BYTES < 2 * FRAME_BYTES)
 		return true; /* this call has its place */
 	if (distance + NEAR_BYTES >= 2 * NEAR_BYTES &&
-	    !(is_readable(old - HL_ATTACHED_RULE_FRAME_BELOW) && is_readable(old + 8)))
+	    !hl_memory_range_is_readable(old - HL_ATTACHED_RULE_FRAME_BELOW, old + 8))
 		return true;
 	return sum_at(old) != call->slot->rule_sum;
 }

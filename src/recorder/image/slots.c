@@ -60,7 +60,7 @@ HL_LIGHT_STUBS(CHECK_LIGHT)
 #define TID_REAPED UINT32_MAX
 
 _Alignas(64) struct hl_attached_slot hl_self_slots[SLOTS];
-_Alignas(4096) union hl_self_gate hl_self_gate;
+_Alignas(HL_PAGE_BYTES_MAX) union hl_self_gate hl_self_gate;
 _Atomic uint32_t hl_image_left;
 
 /* Called by the stubs alone. */
@@ -74,8 +74,7 @@ static bool reads_by_instruction;
 static uint64_t thread_pointer(void)
 {
 	uint64_t base = hl_image_thread_pointer(reads_by_instruction);
-	bool is_readable =
-		base && !(base & 7) && hl_memory_page_is_readable(base & ~UINT64_C(4095));
+	bool is_readable = hl_memory_object_is_readable(base, sizeof(base));
 
 	return is_readable && hl_image_knows_thread(base) ? base : 0;
 }

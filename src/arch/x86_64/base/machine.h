@@ -26,6 +26,10 @@
 /* From the thread pointer to the address of the dtv: where glibc keeps the thread's thread-local memory of each module. */
 #define HL_MACHINE_DTV 8u
 
+/* Of the largest pages that a kernel may have. */
+#define HL_PAGE_BITS_MAX  12
+#define HL_PAGE_BYTES_MAX (1u << HL_PAGE_BITS_MAX)
+
 /* A return address as it lies on a stack, as the address that it is. */
 static inline uint64_t hl_machine_code_address(uint64_t word)
 {

@@ -5,6 +5,3 @@
 /* Tracepoints of page faults; functions whose return is watched return by a system call. */
 #define HL_BPF_HAS_FAULT_TRACEPOINTS true
 #define HL_BPF_RETURNS_BY_CALL	     true
-
-/* Whether the programs can run here. */
-#define hl_bpf_check_machine(err) ((void)(err), 0)

@@ -7,6 +7,9 @@ port=/dev/ttyAMA0
 # Else a thread's stack that lies well has a huge page, and a program more than it has touched.
 echo never >/sys/kernel/mm/transparent_hugepage/enabled
 
+run release uname -r
+echo $page_kib >pages.txt
+say pages 0 pages.txt
 run record heapline record -o known.hl -- known_answer
 run top heapline top --json --plumbing --value alloc --rows 0 known.hl
 
@@ -37,6 +40,20 @@ echo storm 20 >storm
 run family sh -c 'heapline record -q -o family.hl -- forking <storm'
 run 'info of family' heapline info --json family.hl
 run 'top of family' heapline top --json --plumbing --value alloc --rows 0 family.hl
+
+# A program is entered and left: its counts are the recorder's, and its code, mappings and descriptors stay as they were.
+run cycles attach_cycles 200 2 4 seconds:${cycles_s:-40}
+run 'cycles of all' attach_cycles 200 2 4 seconds:${cycles_s:-20} threads forks signals libraries
+start attach_target ledger 3
+cp ledger before
+run attach heapline attach -o joined.hl -d 1 -p $target
+cat before ledger | base64 >both.txt
+say ledgers 0 both.txt
+run 'info of attach' heapline info --json joined.hl
+exec 3>&-
+wait $target
+say 'attached program' $?
+[ -z "$short" ] || . /hl/guest_traces.sh # which ends
 
 # Heaps of running programs, and of those that the kernel wrote to a core file.
 ulimit -c unlimited
@@ -114,20 +131,6 @@ for filter in '' kill fail 'kill brief'; do
 	say "waits $filter" $said answers.txt err.txt
 done
 
-run release uname -r
-
-# A program is entered and left: its counts are the recorder's, and its code, mappings and descriptors stay as they were.
-run cycles attach_cycles 200 2 4 seconds:${cycles_s:-40}
-run 'cycles of all' attach_cycles 200 2 4 seconds:${cycles_s:-20} threads forks signals libraries
-start attach_target ledger 3
-cp ledger before
-run attach heapline attach -o joined.hl -d 1 -p $target
-cat before ledger | base64 >both.txt
-say ledgers 0 both.txt
-run 'info of attach' heapline info --json joined.hl
-exec 3>&-
-wait $target
-say 'attached program' $?
 # Scripts have the same lines whether they are recorded from their beginning or entered; services have the blocks that their host counts.
 join() { # RECORDING: enters $target, and records by $attached; on a busy machine a thread may stop too late
 	for try in 1 2 3; do

@@ -15,6 +15,7 @@ mount -t tracefs t /sys/kernel/tracing
 mount -t securityfs s /sys/kernel/security
 mount -t cgroup2 -o memory_hugetlb_accounting c /sys/fs/cgroup || mount -t cgroup2 c /sys/fs/cgroup # before 6.6
 ip link set lo up
+page_kib=$(awk '/^KernelPageSize/ { print $2; exit }' /proc/self/smaps)
 cd /tmp
 stty -F $port raw -echo
 exec 8>$port

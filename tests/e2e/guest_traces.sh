@@ -1,11 +1,34 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# What the guests of test_kernels.py and test_aarch64_machine.py trace by BPF: calls of allocators, pages, control groups.
+# What the guests of test_kernels.py and test_aarch64_machine.py trace by BPF: calls of allocators, pages, control groups. With
+# $short, an option of the kernel, only what depends on the size of pages.
 work=allocate note='counting, by'
 for probes in best multi perf; do
 	start trace_heap
 	trace "stacks $probes" stacks --verbose --max-overhead 100000 --json --probes $probes
 	stop
 done
+
+# Pages: the growth of Rss is the truth.
+rss() { awk "/^Rss:/ { print \$2 / $page_kib }" /proc/$target/smaps_rollup; }
+write_pages() {
+	rss >before.txt
+	echo >&3
+	wait_for answers.txt '^done' 1 $target
+	rss >after.txt
+}
+work=write_pages note='watching page faults'
+for scenario in anon moved; do
+	start pages $scenario
+	trace "pgfault $scenario" pgfault --verbose --json
+	say "growth $scenario" 0 before.txt after.txt
+	stop
+done
+start pages anon
+trace 'page-events' page-events --verbose --json
+stop
+[ -z "$short" ] || end
+
+work=allocate note='counting, by'
 for options in --all '--sample 4096' '--sample 4096 --all' '--older 0.001'; do
 	start trace_heap
 	trace "stacks $options" stacks --verbose --max-overhead 100000 --json $options
@@ -78,23 +101,4 @@ grow() {
 work=grow note='following'
 start sh -c 'echo $$ >/sys/fs/cgroup/grows/cgroup.procs; exec grow_parts -'
 trace 'growth of a group' pod --growth 3600 --json --verbose
-stop
-
-# Pages: the growth of Rss is the truth.
-rss() { awk '/^Rss:/ { print $2 * 1024 / 4096 }' /proc/$target/smaps_rollup; }
-write_pages() {
-	rss >before.txt
-	echo >&3
-	wait_for answers.txt '^done' 1 $target
-	rss >after.txt
-}
-work=write_pages note='watching page faults'
-for scenario in anon moved; do
-	start pages $scenario
-	trace "pgfault $scenario" pgfault --verbose --json
-	say "growth $scenario" 0 before.txt after.txt
-	stop
-done
-start pages anon
-trace 'page-events' page-events --verbose --json
 stop

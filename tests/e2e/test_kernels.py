@@ -62,9 +62,9 @@ def dependency(suite, folder, package, prefix, machine):
     return found[1] if found else package
 
 
-def download(suite, machine="amd64"):
-    """The folder with a release's kernel and busybox; skips the test where they cannot be had."""
-    folder = os.path.join(KERNELS, suite if machine == "amd64" else f"{suite}-{machine}")
+def download(suite, machine="amd64", flavour=""):
+    """The folder with a release's kernel and busybox; skips the test where they cannot be had. ``flavour``: "16k", of pages."""
+    folder = os.path.join(KERNELS, suite if machine == "amd64" else "-".join(filter(None, (suite, machine, flavour))))
     os.makedirs(KERNELS, 0o700, exist_ok=True)
     if os.stat(KERNELS).st_uid != os.geteuid():
         raise unittest.SkipTest(f"'{KERNELS}' is another user's; name a folder by HL_KERNELS")
@@ -75,7 +75,7 @@ def download(suite, machine="amd64"):
             return folder
         try:
             apt(suite, folder, "apt-get", "update", machine=machine)
-            kernel = dependency(suite, folder, f"linux-image-cloud-{machine}", "linux-image", machine)
+            kernel = dependency(suite, folder, f"linux-image-{machine}-{flavour}" if flavour else f"linux-image-cloud-{machine}", "linux-image", machine)
             kernel = dependency(suite, folder, kernel, "linux-binary", machine)  # where images have been split
             apt(suite, folder, "apt-get", "download", kernel, "busybox-static", machine=machine)
             for package in glob.glob(f"{folder}/*.deb"):
@@ -220,10 +220,11 @@ class Machine:
             self.assertEqual(f"{total[word + '_blocks']} {total[word + '_bytes']}", sums, word)
 
 
-class Traces(Machine):
-    """What guest_traces.sh traced; ``release`` is that of the kernel."""
+class ShortTraces(Machine):
+    """What guest_traces.sh traced, in its short form, too; ``release`` is that of the kernel."""
 
     release = ()
+    page_bytes = 4096
     unattributed_max = 0  # pages of pgfault
 
     def sites(self, name):
@@ -250,6 +251,33 @@ class Traces(Machine):
         best = "session" if self.release >= (6, 13) else "multi" if self.release >= (6, 10) else "perf"
         self.assertIn(f"counting, by {best} probes", self.said["stacks best"][2])
 
+    def test_no_program_comes_near_the_verifiers_limit(self):
+        for name, (_, _, errors) in self.said.items():
+            counts = list(map(int, re.findall(r"^verified\s+(\d+)$", errors, re.M)))
+            if "counting, by" in errors:
+                self.assertGreater(len(counts), 1, name)
+            self.assertLess(max(counts, default=0), VERIFIED_MAX, name)
+
+    def test_pages_equal_the_growth_of_rss(self):
+        for scenario, mib in ("anon", 16), ("moved", 32):
+            with self.subTest(scenario):
+                pages = (mib << 20) // self.page_bytes
+                total = self.report(f"pgfault {scenario}")["total"]
+                _, before, after = self.said[f"growth {scenario}"]
+                self.assertEqual(total["rss_growth_pages"], int(after.split()[0]) - int(before.split()[0]))  # the shell may say "Terminated"
+                self.assertLessEqual(abs(total["pages"] - total["rss_growth_pages"]), 1)  # the kernel's own
+                self.assertLess(abs(total["pages"] - pages), 200)  # code, the stack, the C library's
+                self.assertLessEqual(total["unattributed_pages"], self.unattributed_max)
+
+    def test_faults_are_counted(self):
+        sums = sum(row["objects"] for row in self.report("page-events")["rows"]
+                   if any(frame.startswith("write_site") for frame in row["stack"]))
+        self.assertEqual(sums, (16 << 20) // self.page_bytes)
+
+
+class Traces(ShortTraces):
+    """What guest_traces.sh traced."""
+
     def test_all_and_old_blocks_are_found(self):
         self.assertEqual(self.sites("stacks --all"),
                          {"site_a": (100000, 1000), "site_b": (32000, 500), "site_c": (12000, 300)})
@@ -260,13 +288,6 @@ class Traces(Machine):
         for options, size in ("--sample 4096", 75000), ("--sample 4096 --all", 100000):
             found = self.sites(f"stacks {options}")["site_a"][0]
             self.assertLess(abs(found - size), size * 1.1, options)
-
-    def test_no_program_comes_near_the_verifiers_limit(self):
-        for name, (_, _, errors) in self.said.items():
-            counts = list(map(int, re.findall(r"^verified\s+(\d+)$", errors, re.M)))
-            if "counting, by" in errors:
-                self.assertGreater(len(counts), 1, name)
-            self.assertLess(max(counts, default=0), VERIFIED_MAX, name)
 
     def test_a_process_in_a_group_is_traced(self):
         self.assertEqual(self.sites("stacks in a group"), {"site_a": (75000, 750), "site_b": (32000, 500)})
@@ -324,21 +345,6 @@ class Traces(Machine):
 
     def test_what_made_a_group_grow_is_known(self):
         test_pod.check_growth(self, self.report("growth of a group"), None, None)
-
-    def test_pages_equal_the_growth_of_rss(self):
-        for scenario, pages in ("anon", 4096), ("moved", 8192):
-            with self.subTest(scenario):
-                total = self.report(f"pgfault {scenario}")["total"]
-                _, before, after = self.said[f"growth {scenario}"]
-                self.assertEqual(total["rss_growth_pages"], int(after.split()[0]) - int(before.split()[0]))  # the shell may say "Terminated"
-                self.assertLessEqual(abs(total["pages"] - total["rss_growth_pages"]), 1)  # the kernel's own
-                self.assertLess(abs(total["pages"] - pages), 200)  # code, the stack, the C library's
-                self.assertLessEqual(total["unattributed_pages"], self.unattributed_max)
-
-    def test_faults_are_counted(self):
-        sums = sum(row["objects"] for row in self.report("page-events")["rows"]
-                   if any(frame.startswith("write_site") for frame in row["stack"]))
-        self.assertEqual(sums, 4096)
 
 
 class Kernel(Traces):

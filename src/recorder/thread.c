@@ -97,14 +97,17 @@ static struct hl_thread *begin_thread(struct hl_recorder *recorder)
 	return thread;
 }
 
-/* Without signals: a child that a handler forked before hl_thread_self() is set would go on with a
- * thread whose memory it does not have. */
+/* Without signals: a child that a handler forked before hl_thread_self() is set would go on with
+ * memory that it does not have. Until they are blocked the phase may change that way. */
 static struct hl_thread *start_thread(struct hl_recorder *recorder)
 {
 	uint64_t before;
 
 	hl_sys_block_signals(&before);
-	struct hl_thread *thread = begin_thread(recorder);
+	uint32_t phase = atomic_load_explicit(&recorder->phase, memory_order_acquire);
+	bool running =
+		phase == HL_PHASE_RUNNING || (phase == HL_PHASE_FORKED && start_child(recorder));
+	struct hl_thread *thread = running ? begin_thread(recorder) : NULL;
 	hl_sys_restore_signals(&before);
 	return thread;
 }
@@ -173,7 +176,7 @@ struct hl_thread *hl_thread_enter_slow(void)
 {
 	struct hl_recorder *recorder = hl_recorder;
 
-	if (!recorder)
+	if (!recorder || atomic_load(&recorder->phase) == HL_PHASE_OFF)
 		return NULL;
 	struct hl_thread *thread = hl_thread_self();
 	if (thread &&
@@ -183,10 +186,7 @@ struct hl_thread *hl_thread_enter_slow(void)
 		return NULL;
 	*hl_self_changing_slot() = true;
 	atomic_signal_fence(memory_order_seq_cst);
-	uint32_t phase = atomic_load_explicit(&recorder->phase, memory_order_acquire);
-	bool running =
-		phase == HL_PHASE_RUNNING || (phase == HL_PHASE_FORKED && start_child(recorder));
-	thread = running ? start_thread(recorder) : NULL;
+	thread = start_thread(recorder);
 	atomic_signal_fence(memory_order_seq_cst);
 	*hl_self_changing_slot() = false;
 	return thread;

@@ -219,6 +219,10 @@ class Lifecycle(harness.TestCase):
                     rows = harness.top_rows(recording, "inuse", sequence=0)
                     self.assertEqual(rows.get("step", {}).get("cum_objects", 0), 0)
 
+    def test_children_that_a_handler_forks_within_the_first_event_live(self):
+        result, _ = self.record([harness.program("fork_in_handler"), "1400", "7"])
+        self.assertEqual((result.status, result.stdout), (0, "0\n"), result.stderr)
+
 
 if __name__ == "__main__":
     harness.main()

@@ -27,7 +27,8 @@ NOT_HERE = {
     "qemu-user has no BPF": """
         test_walker test_walker_targets test_target test_stack_tree test_allocators test_bpf_heap test_image
         test_bpf_stacks test_traces test_pages test_watch test_pod test_group_metrics test_growth test_kernels test_privilege""",
-    "qemu-user has no ptrace, by which static programs are recorded and processes joined": """
+    "qemu-user has no ptrace, by which static programs are recorded, processes joined and programs stepped": """
+        test_lifecycles/*.test_children_that_a_handler_forks_within*
         test_annotations/*.test_recorded_from_the_start test_annotations/*.test_joined_and_left test_annotations/*.test_marks_and_modes
         test_annotations/*.test_stripped test_threads/Mappings.*
         test_families/Attached.* test_plumbing""",
@@ -46,7 +47,7 @@ NOT_HERE = {
     "libasan of that machine is not among the libraries": """
         test_execs/*empty_socket*""",
     "qemu-user's clock counts microseconds, and within one the events of threads have no order": """
-        test_ring_order test_drain test_log_order/*.test_a_spike*""",
+        test_ring_order test_drain litmus test_log_order/*.test_a_spike*""",
     "the test is of x86-64's instructions, or of functions that keep no frame pointer there": """
         test_instructions test_cfi test_annotations/*.test_without_a_recorder* test_stacks/*.test_code_without_any_rule*""",
     "Rust and clang compile for this machine": """
@@ -65,8 +66,8 @@ NOT_HERE = {
     "it is slow under emulation, and has nothing of the machine in it": """
         test_sizes/RandomLedgerBySize.*
         test_log.py test_export test_import test_compare
-        test_import_pprof test_events test_events_reports test_collector
-        test_collector_directory test_node test_event test_models litmus""",
+        test_import_pprof test_events test_events_reports
+        test_collector_directory test_node test_event test_models""",
 }
 
 def stems(test):

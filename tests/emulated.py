@@ -65,9 +65,9 @@ NOT_HERE = {
         test_kill/*killed*""",
     "it is slow under emulation, and has nothing of the machine in it": """
         test_sizes/RandomLedgerBySize.*
-        test_log.py test_export test_import test_compare
+        test_log.py test_export.py test_import
         test_import_pprof test_events test_events_reports
-        test_collector_directory test_node test_event test_models""",
+        test_node test_event test_models""",
 }
 
 def stems(test):

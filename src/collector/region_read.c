@@ -117,11 +117,13 @@ static int64_t difference(uint64_t a, uint64_t b)
 #define CELL_LOOKS 1000
 
 /*
- * A copy whose counters are those of its epoch: without a look at both sides of it they might be of after the next mark, and what was kept
- * at a mark of before the last. The thread sanitizer does not know of looking twice.
+ * A copy of a cell, and the objects that it had at its mark, all of one epoch: without a look at both sides of it counters might be of
+ * after the next mark, and what was kept at a mark of before the last. The thread sanitizer does not know of looking twice.
  */
-__attribute__((no_sanitize("thread"))) static struct hl_cell copy_cell(const struct hl_cell *shared)
+__attribute__((no_sanitize("thread"))) static struct hl_cell
+copy_cell(const struct hl_cell_chunk *chunk, uint32_t place, int64_t *ret_at_peak_objects)
 {
+	const struct hl_cell *shared = &chunk->cells[place];
 	struct hl_cell cell;
 	uint32_t epoch;
 	unsigned looks = CELL_LOOKS;
@@ -129,17 +131,18 @@ __attribute__((no_sanitize("thread"))) static struct hl_cell copy_cell(const str
 	do {
 		epoch = __atomic_load_n(&shared->epoch, __ATOMIC_ACQUIRE);
 		cell = *(const volatile struct hl_cell *)shared;
+		*ret_at_peak_objects = *(const volatile int64_t *)&chunk->at_peak_objects[place];
 		atomic_thread_fence(memory_order_acquire);
 	} while (__atomic_load_n(&shared->epoch, __ATOMIC_RELAXED) != epoch && --looks);
 	cell.epoch = epoch;
 	return cell;
 }
 
-/* Fills ${value} from ${cell}, that in ${place} of the chunk, with the values at the last mark as its
- * peak. What was counted before the reset goes off both sides, so that what is in use stays: the frees may then
+/* Fills ${value} from ${cell} of the chunk, with the values at the last mark as its peak. What was counted before the reset goes off both sides, so that what is in use stays: the frees may then
  * be below zero. */
-static void read_cell(const struct hl_cell_chunk *chunk, uint32_t place, struct hl_cell cell,
-		      struct hl_cell_base base, uint32_t epoch, struct hl_recording_value *value)
+static void read_cell(const struct hl_cell_chunk *chunk, struct hl_cell cell,
+		      int64_t at_peak_objects, struct hl_cell_base base, uint32_t epoch,
+		      struct hl_recording_value *value)
 {
 	*value = (struct hl_recording_value){
 		.node = cell.node,
@@ -154,8 +157,8 @@ static void read_cell(const struct hl_cell_chunk *chunk, uint32_t place, struct 
 	bool marked = cell.epoch == epoch;
 	value->peak_bytes =
 		marked ? cell.at_peak_bytes : difference(cell.alloc_bytes, cell.free_bytes);
-	value->peak_objects = marked ? chunk->at_peak_objects[place]
-				     : difference(cell.alloc_objects, cell.free_objects);
+	value->peak_objects =
+		marked ? at_peak_objects : difference(cell.alloc_objects, cell.free_objects);
 }
 
 /* Counters only grow. */
@@ -178,10 +181,12 @@ static uint32_t read_chunks(const struct hl_region_view *view, uint32_t chunks, 
 		uint32_t used = used_cells(chunk);
 		*ret_damaged += atomic_load(&chunk->used) > HL_CHUNK_CELLS;
 		for (uint32_t i = 0; i < used; i++) {
-			struct hl_cell cell = copy_cell(&chunk->cells[i]);
+			int64_t at_peak_objects;
+			struct hl_cell cell = copy_cell(chunk, i, &at_peak_objects);
 			struct hl_cell_base base = hl_region_base_of(view, first + i);
 			if (hl_region_check_cell(&cell, most) && cell.node && is_since(&cell, base))
-				read_cell(chunk, i, cell, base, epoch, &values[count++]);
+				read_cell(chunk, cell, at_peak_objects, base, epoch,
+					  &values[count++]);
 			else
 				++*ret_damaged;
 		}

@@ -162,7 +162,7 @@ def boot(*variables, kernel=SUITE):
 class Programs(test_kernels.ShortTraces):
     """What a machine says in its short form, too."""
 
-    kernel, variables, kills_min, storm_min = SUITE, (), 12, STORM
+    kernel, variables, kills_min = SUITE, (), 12
     unattributed_max = 1  # [uprobes]: where the kernel steps over instructions that a probe replaced
 
     @classmethod
@@ -204,7 +204,8 @@ class Programs(test_kernels.ShortTraces):
         status, output, errors = self.said["family"]
         self.assertEqual((status, output), (0, "ready\n0\n"), errors)
         recorded = len(self.report("info of family")["rows"]) - 1
-        self.assertIn(recorded, range(self.storm_min, STORM + 1))
+        if recorded != STORM:  # on a busy machine a child may be answered too late
+            self.assertIn("too busy to answer it", errors)
         rows = {row["name"]: row for row in self.report("top of family")["rows"]}
         self.assertEqual(rows["allocate"]["flat_objects"], recorded * STORM_BLOCKS)
 
@@ -371,7 +372,7 @@ class Aarch64Machine(Programs, test_kernels.Traces, unittest.TestCase):
 
 class LargePages(Programs, unittest.TestCase):
     kernel, variables = LARGE_PAGES, ("short=1", "kills=4", "cycles_s=10")
-    page_bytes, kills_min, storm_min = 16384, 4, 1  # on a busy machine heapline may answer a child too late
+    page_bytes, kills_min = 16384, 4
 
 
 if __name__ == "__main__":

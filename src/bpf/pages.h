@@ -49,7 +49,7 @@ uint64_t hl_page_balance_sum(const struct hl_page_counts *counts);
 /* A constant where a machine has one size of pages. */
 #define HL_PAGE_BYTES ((uint64_t)(HL_PAGE_BYTES_MAX == 4096 ? 4096 : sysconf(_SC_PAGESIZE)))
 
-/* Pages of one block, 2 MiB, where they have 4 KiB: what one fault can bring in at most. */
+/* Pages of one block, 2 MiB: with pages of 4 KiB all that one fault can bring in. */
 #define HL_PAGE_BLOCK_SHIFT 21
 #define HL_PAGE_BLOCK_BYTES (UINT64_C(1) << HL_PAGE_BLOCK_SHIFT)
 #define HL_PAGE_BLOCK_PAGES (1u << (HL_PAGE_BLOCK_SHIFT - 12))

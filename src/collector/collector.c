@@ -477,13 +477,14 @@ void hl_collector_dispatch(struct hl_collector *collector)
 {
 	struct epoll_event event;
 
-	/* One at a time: what one event frees, another of the same batch might name. */
-	for (int i = 0; i < EVENTS_PER_DISPATCH || collector->enterable; i++) {
-		if (i < EVENTS_PER_DISPATCH && epoll_wait(collector->epoll_fd, &event, 1, 0) == 1)
+	/* One at a time: what one event frees, another of the same batch might name. Between two
+	 * programs that are entered, all others are answered. */
+	do
+		for (int i = 0;
+		     i < EVENTS_PER_DISPATCH && epoll_wait(collector->epoll_fd, &event, 1, 0) == 1;
+		     i++)
 			on_event(collector, event.data.u64);
-		else if (!hl_collector_enter_next(collector))
-			return;
-	}
+	while (hl_collector_enter_next(collector));
 }
 
 /* ---- the end ---- */

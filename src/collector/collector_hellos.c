@@ -244,13 +244,13 @@ static bool has_queued(struct hl_collector *collector, struct hl_waiting *waitin
 	struct hl_enterable **end = &collector->enterable, *enterable;
 
 	if (!entering->wants || !entering->wants(entering->context, waiting->caller.pid) ||
+	    hl_reception_answer(&waiting->caller, HL_WELCOME_WAIT, NULL) < 0 ||
 	    !(enterable = malloc(sizeof(*enterable))))
 		return false;
 	while (*end)
 		end = &(*end)->next;
 	*enterable = (struct hl_enterable){NULL, waiting->caller, *hello, arrived};
 	*end = enterable;
-	hl_reception_answer(&waiting->caller, HL_WELCOME_WAIT, NULL);
 	epoll_ctl(collector->epoll_fd, EPOLL_CTL_DEL, waiting->caller.fd, NULL);
 	waiting->caller.fd = -1;
 	return true;

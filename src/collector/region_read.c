@@ -117,8 +117,10 @@ static int64_t difference(uint64_t a, uint64_t b)
 #define CELL_LOOKS 1000
 
 /*
- * A copy of a cell, and the objects that it had at its mark, all of one epoch: without a look at both sides of it counters might be of
- * after the next mark, and what was kept at a mark of before the last. The thread sanitizer does not know of looking twice.
+ * A copy of a cell, and the objects that it had at its mark: without a look at both sides of it
+ * counters might be of after the next mark, and what was kept at a mark of before the last. What is
+ * kept just now is seen before its epoch: read_values() begins again then. The thread sanitizer does
+ * not know of looking twice.
  */
 __attribute__((no_sanitize("thread"))) static struct hl_cell
 copy_cell(const struct hl_cell_chunk *chunk, uint32_t place, int64_t *ret_at_peak_objects)

@@ -24,6 +24,7 @@
 #define PATIENCE_NS	 (HL_NS_PER_SECOND / 2)	 /* with all threads */
 #define LATE_PATIENCE_NS 20000000		 /* with all, where one waits in the kernel */
 #define ONE_PATIENCE_NS	 (HL_NS_PER_SECOND / 10) /* with one of several that will do */
+#define IDLE_PATIENCE_NS (10 * HL_NS_PER_SECOND) /* with one that waits for a processor */
 #define FREE_PATIENCE_NS (30 * HL_NS_PER_SECOND) /* at the end, with what has only to run */
 #define ROUND_NS	 1000000 /* until a thread in the kernel is looked at again */
 #define LOOK_AGAIN_NS	 20000
@@ -431,13 +432,18 @@ static int try_each(struct hl_remote *remote, struct hl_error *err)
 
 int hl_remote_stop_one(struct hl_remote *remote, struct hl_error *err)
 {
-	uint64_t deadline = now_ns() + PATIENCE_NS;
+	uint64_t deadline = now_ns() + PATIENCE_NS, last = now_ns() + IDLE_PATIENCE_NS;
 	int r;
 
 	hl_maps_release(&remote->maps); /* read before anything is stopped */
 	hl_maps_read(remote->pid, &remote->maps, NULL);
-	while (((r = try_each(remote, err)) == -EAGAIN || r == -EINPROGRESS) && now_ns() < deadline)
+	while ((r = try_each(remote, err)) == -EAGAIN || r == -EINPROGRESS) {
+		/* While a thread waits for a processor, nothing of the process is stopped. */
+		bool is_idle = r == -EAGAIN && hl_process_state(remote->pid) == 'R';
+		if (now_ns() >= (is_idle ? last : deadline))
+			break;
 		rest_ns(ROUND_NS);
+	}
 	if (r == 0)
 		return 0;
 	hl_remote_continue(remote);

@@ -617,14 +617,18 @@ void hl_heap_verdict_emit(struct hl_emit *emit, const struct hl_heap *heap)
 	hl_emit_line(emit, "  %s", answer(&of, 0));
 }
 
-/* The command that goes on: the first one that the first answer names. */
+/* The command that goes on: the first one that the first answer names for this process, without a file to be chosen. */
 static void emit_named_next(struct hl_emit *emit, struct figures *of)
 {
-	char *command = strstr(of->text, "'heapline ");
+	char *command = strstr(of->text, "'heapline "), *file;
 
-	if (command)
-		command[strcspn(command + 1, "'") + 1] = '\0';
-	hl_emit_next(emit, command ? command + 1 : NULL);
+	if (command) {
+		command++;
+		command[strcspn(command, "'")] = '\0';
+		if ((file = strstr(command, " -o FILE")))
+			*file = '\0';
+	}
+	hl_emit_next(emit, command && strstr(command, of->target) ? command : NULL);
 }
 
 /* The first answer as figures, for programs. */
@@ -643,11 +647,11 @@ static void emit_verdict(struct hl_emit *emit, struct figures *of)
 	hl_emit_integer(emit, "pinned_bytes", hl_heap_number(of->pinned_bytes));
 	hl_emit_text(emit, "purge", of->purge);
 	hl_emit_object_end(emit);
-	/* Elsewhere it is 'leaks'. */
-	if (hl_emit_is_json(emit) && (of->heap->unwalked.allocator ||
-				      (of->heap->advice.command[0] &&
-				       of->part == hl_rss_anonymous_name(HL_ANONYMOUS_OTHER))))
-		emit_named_next(emit, of);
+	if (hl_emit_is_json(emit) && of->part == hl_rss_anonymous_name(HL_ANONYMOUS_OTHER) &&
+	    of->heap->advice.command[0])
+		hl_emit_next(emit, of->heap->advice.command);
+	else if (hl_emit_is_json(emit) && of->heap->unwalked.allocator)
+		emit_named_next(emit, of); /* not 'leaks' */
 }
 
 /* "no" is an answer to what is not worth a line. */

@@ -8,6 +8,7 @@ HL_PROGRAMS (where the recorded test programs were built).
 import contextlib
 import ctypes
 import fnmatch
+import functools
 import json
 import os
 import re
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import unittest
 from typing import NamedTuple
 
@@ -31,8 +33,8 @@ SOURCES = os.path.dirname(os.path.abspath(__file__))
 HEAPLINE = os.path.abspath(os.path.join(BUILD, "heapline"))
 RECORDING_MODES = ("mem-record", "mem-fast", "log-record", "log-fast")
 TIMEOUT_S = 600  # ends a hang; on a busy machine nothing here takes a tenth of it
-TEST_TIMEOUT_S = 900  # the same of a whole test, whatever it waits for
-CLEANUP_TIMEOUT_S = 30  # of what such a test waits for at its end
+TEST_TIMEOUT_S = 900  # ends a test that hangs, whatever it waits for
+CLEANUP_TIMEOUT_S = 30  # between further alarms, while it cleans up
 STRANGERS_WAIT_S = 60  # no test stops a collector for as long
 SKIPPED_STATUS = 77  # meson's
 AARCH64 = 183  # EM_AARCH64
@@ -361,14 +363,30 @@ def _end_what_is_left():
         with contextlib.suppress(OSError):
             with open(f"/proc/{pid}/environ", "rb") as file:
                 if int(pid) != os.getpid() and mark in file.read().split(b"\0"):
+                    with open(f"/proc/{pid}/cmdline", "rb") as words:
+                        print(f"left behind: {pid} {words.read()[:200]}", file=sys.stderr)
                     os.kill(int(pid), signal.SIGKILL)
+
+
+def _show_where_it_hangs(main_pid, signal_, frame):
+    """meson's limit is over: it would else only say so."""
+    if os.getpid() != main_pid:
+        signal.signal(signal_, signal.SIG_DFL)
+        os.kill(os.getpid(), signal_)
+    traceback.print_stack(frame)
+    _end_what_is_left()
+    os._exit(1)
+
+
+class Hang(BaseException):
+    """No test expects it."""
 
 
 class _SentenceResult(unittest.TextTestResult):
     def startTest(self, test):
         """A test that hangs fails, and its traceback shows where."""
         def fail(*_):
-            raise AssertionError(f"hangs: {test.id()}")
+            raise Hang(test.id())
 
         super().startTest(test)
         signal.signal(signal.SIGALRM, fail)
@@ -390,6 +408,7 @@ def main():
         print(f"skipped: '{HEAPLINE}' was not built")
         sys.exit(SKIPPED_STATUS)
     _skip_what_is_not_here()
+    signal.signal(signal.SIGTERM, functools.partial(_show_where_it_hangs, os.getpid()))
     runner = unittest.TextTestRunner(verbosity=2, resultclass=_SentenceResult)
     program_ = unittest.main(module="__main__", exit=False, testRunner=runner)
     _end_what_is_left()

@@ -47,12 +47,14 @@ class Advice(unittest.TestCase):
                         answers[name] = ask(process.pid, [name])
                     self.assertEqual(answers[name][0], 0, f"{verb} advises {name}: {answers[name][1]}")
             for verb in [verb for verb in VERBS if not (answers["heap"][0] or answers[" ".join(verb)][0])]:
-                for name, seconds in re.findall(r'"next": "heapline ([a-z]+) -p \d+( \d+)?"', ask(process.pid, [*verb, "--json"])[1]):
+                said = ask(process.pid, [*verb, "--json"])[1]
+                answers[f"next of {verb[0]}"] = 0, "".join(re.findall(r'"next": "(.*)"', said))
+                for name, seconds in re.findall(r'"next": "heapline ([a-z]+) -p \d+( \d+)?"', said):
                     again = [name, *(["0.2"] if seconds and name not in OPTIONS else [])]
                     if name not in answers or seconds:
                         answers[name] = ask(process.pid, again)
                     self.assertEqual(answers[name][0], 0, f"{verb} goes on with {again}: {answers[name][1]}")
-        return {verb.split()[-1]: said for verb, (_, said) in answers.items()}
+        return {verb.removeprefix("carriers "): said for verb, (_, said) in answers.items()}
 
     def program(self, name):
         path = os.path.join(harness.PROGRAMS, name)
@@ -78,6 +80,7 @@ class Advice(unittest.TestCase):
     def test_a_static_program_without_symbols(self):
         found = self.advices([self.program("waits_static_stripped")])
         self.assertNotIn("heapline stacks", found["heap"] + found["allocations"])
+        self.assertRegex(found["next of allocations"], "^heapline pgfault ")
         self.assertIn("heapline pgfault -p PID",
                       self.refused_by_record("waits_static_stripped", "static"))
 

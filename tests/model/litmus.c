@@ -256,13 +256,13 @@ static void try_cells(void)
 		if (hl_region_read(&view, &times, &process, NULL) < 0)
 			abort();
 		for (uint32_t i = 0; i < process.value_count; i++) {
-			int64_t bytes = process.values[i].peak_bytes,
-				objects = process.values[i].peak_objects;
-			/* Counters of now may be the events of one mark apart, if this thread has
-			 * to wait while it reads; what was kept at marks is of whole ones. */
-			forbidden += llabs(bytes - objects) > MARK_EVENTS ||
-				     (bytes != objects && bytes % MARK_EVENTS == 0 &&
-				      objects % MARK_EVENTS == 0);
+			const struct hl_recording_value *value = &process.values[i];
+			bool is_now = (uint64_t)value->peak_bytes == value->alloc_bytes &&
+				      (uint64_t)value->peak_objects == value->alloc_objects;
+			int64_t apart = value->peak_bytes - value->peak_objects;
+			/* If this thread has to wait while it reads them, counters of now may be
+			 * the events of one mark apart. */
+			forbidden += is_now ? llabs(apart) > MARK_EVENTS : apart != 0;
 		}
 		hl_recording_process_release(&process);
 	}

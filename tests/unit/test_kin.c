@@ -34,7 +34,7 @@ void hl_hooks_mapping_record(bool wanted)
 
 static void a_child_whose_exec_failed_is_awaited_again(void **state)
 {
-	size_t bytes = sizeof(struct hl_region_header) + 8192;
+	size_t bytes = HL_REGION_HEAD + 8192;
 	struct hl_region_header *header =
 		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 

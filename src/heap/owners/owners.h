@@ -281,7 +281,6 @@ struct hl_resident {
 	uint64_t walked, listed; /* resident bytes of blocks that the walk found, and of others */
 	uint64_t
 		listed_whole; /* all bytes of the latter, as far as these fit between their neighbours */
-	bool hides_functions; /* which allocate: nothing can trace them, as struct hl_heap has it */
 	bool sizes_are_means; /* listed blocks count with the mean size of their stack's */
 };
 

@@ -82,7 +82,7 @@ void hl_image_libc_init(const struct hl_attached_start *start)
 	real_find_object = start->find_object;
 	program_headers = start->program_headers;
 	program_header_count = start->program_header_count;
-	page_bytes = start->page_bytes;
+	page_bytes = start->page_bytes ? start->page_bytes : 4096;
 	__libc_stack_end = (void *)start->stack_end;
 }
 

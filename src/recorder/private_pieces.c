@@ -21,7 +21,7 @@
 #define SLAB_BYTES_MIN	((size_t)1 << 20)
 #define SLAB_BYTES_MAX	((size_t)64 << 20)
 #define HEADS_BYTES_MIN ((size_t)4 * HL_PRIVATE_MAP_HEAD)
-#define HEADS_BYTES_MAX ((size_t)1 << 20)
+#define HEADS_BYTES_MAX ((size_t)256 * HL_PRIVATE_MAP_HEAD)
 #define SLABS_MAX	1024u
 
 /* A free one. */

@@ -392,7 +392,7 @@ static void pages_of_one_fault_go_to_it_and_no_further_than_its_mapping(void **s
 
 static int use_all(void)
 {
-	static struct hl_page_run run = {BASE, BASE + HL_PAGE_BYTES, HL_PAGE_ANON};
+	struct hl_page_run run = {BASE, BASE + HL_PAGE_BYTES, HL_PAGE_ANON};
 	struct hl_pages none = {0}, one = {.runs = &run, .count = 1, .page_count = 1};
 	struct hl_maps maps = {0};
 	struct hl_page_balance balance = {0};

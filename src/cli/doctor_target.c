@@ -611,7 +611,7 @@ static void judge_recording(struct hl_doctor *doctor, const char *path, char *co
 			 unseen);
 	else if (is_entered)
 		snprintf(way->reason, sizeof(way->reason),
-			 "%s, so the recorder comes in before its first instruction",
+			 "%s, so the recorder comes in as it begins",
 			 examined.entered ? examined.entered : examined.beside);
 	if (examined.reason && stat(path, &status) == 0 && status.st_mode & (S_ISUID | S_ISGID))
 		advise_copy(way, path, argv);
